@@ -1,0 +1,63 @@
+# The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
+.DEFAULT_GOAL := help
+.PHONY: help slices test check format reference bench-slices clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+REFERENCE := data/reference
+
+# Without MODEL, the bundled run on its own text; with it, whatever the caller names.
+ifndef MODEL
+MODEL := $(REFERENCE)/run
+TEXT ?= $(REFERENCE)/corpus/validation.jsonl.xz
+CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
+GRID ?= 25x25
+endif
+
+option = $(if $($(1)),--$(2) '$($(1))')
+OPTIONS = $(call option,PREV,prev) $(call option,QUANT,quant) $(call option,TEXT,text) \
+	$(call option,CALIBRATION,calibration) $(call option,GRID,grid) $(call option,BOUNDS,bounds) \
+	$(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) $(call option,DTYPE,dtype) \
+	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
+
+help: ## this menu
+	@echo 'make TARGET [NAME=value ...]'
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS='|' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
+	@echo
+	@echo 'slices takes MODEL, PREV, QUANT, TEXT, CALIBRATION, GRID, BOUNDS, TOKENS, SEQ_LEN, DTYPE, DEVICE, OUT;'
+	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
+
+slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
+	@$(BIN)/landscape slice '$(MODEL)' $(OPTIONS)
+
+test: $(INSTALLED) ## run the tests
+	@$(BIN)/pytest $(ARGS)
+
+check: $(INSTALLED) ## lint, format and types, in under a minute
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(INSTALLED) ## let ruff format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+reference: $(INSTALLED) ## train the bundled run again (half an hour on two cores) and record its numbers
+	@$(BIN)/python $(REFERENCE)/train.py
+	@$(BIN)/python $(REFERENCE)/record.py
+
+bench-slices: $(INSTALLED) ## time one cell of a slice against a bare forward pass
+	@$(BIN)/python benchmarks/slices.py
+
+clean: ## remove what make made, but not your slices
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo 'installing into .venv (once)'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'needs Python 3.11 or newer: make PYTHON=python3.12'; exit 2; }
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
