@@ -1,0 +1,75 @@
+"""Loss-landscape geometry of quantized language models.
+
+>>> import landscape as ls
+>>> config = ls.SliceConfig("EleutherAI/pythia-160m@step143000", quant="gptq-w3-g128", text="wikitext")
+>>> config.grid
+'31x31'
+
+`ls.render_slice(config)` makes the slice; `ls.read_slice(path)` opens a stored one. Names load when first used, so
+that importing the package does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from landscape.basin import SliceResult, render_slice
+    from landscape.config import SliceConfig
+    from landscape.errors import LandscapeError
+    from landscape.models import load_model, load_tokenizer
+    from landscape.objective import Objective, TokenCrossEntropy, mean
+    from landscape.references import Checkpoint, resolve
+    from landscape.slices import Plane, StoredSlice, span
+    from landscape.slices import read as read_slice
+    from landscape.weights import Weights
+
+_HOME = {
+    "Checkpoint": "references",
+    "LandscapeError": "errors",
+    "Objective": "objective",
+    "Plane": "slices",
+    "SliceConfig": "config",
+    "SliceResult": "basin",
+    "StoredSlice": "slices",
+    "TokenCrossEntropy": "objective",
+    "Weights": "weights",
+    "load_model": "models",
+    "load_tokenizer": "models",
+    "mean": "objective",
+    "read_slice": "slices",
+    "render_slice": "basin",
+    "resolve": "references",
+    "span": "slices",
+}
+_ELSEWHERE = {"read_slice": "read"}
+
+__all__ = [
+    "Checkpoint",
+    "LandscapeError",
+    "Objective",
+    "Plane",
+    "SliceConfig",
+    "SliceResult",
+    "StoredSlice",
+    "TokenCrossEntropy",
+    "Weights",
+    "load_model",
+    "load_tokenizer",
+    "mean",
+    "read_slice",
+    "render_slice",
+    "resolve",
+    "span",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'landscape' has no attribute {name!r}")
+    return getattr(import_module(f"landscape.{_HOME[name]}"), _ELSEWHERE.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,115 @@
+"""The command line: parse, call one function below, print.
+
+Options are generated from the dataclasses of `landscape.config`; torch and transformers load only when a job runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from landscape.config import SliceConfig
+from landscape.errors import LandscapeError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@app.callback()
+def _root() -> None:
+    """Loss-landscape geometry of quantized language models."""
+
+
+def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `config`: each field's type, default, help and panel."""
+    types = get_type_hints(config)
+    parameters = []
+    for field in fields(config):
+        about: dict[str, Any] = {"help": field.metadata["help"]}
+        is_argument = field.default is MISSING
+        if is_argument:
+            kind = typer.Argument(show_default=False, **about)
+        else:
+            flag = [f"--{field.name.replace('_', '-')}"]  # named, or typer adds a --no- form to every switch
+            kind = typer.Option(*flag, rich_help_panel=field.metadata["panel"], **about)
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if is_argument else field.default,
+                annotation=Annotated[types[field.name], kind],
+            )
+        )
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return wrap
+
+
+@app.command("slice")
+@_takes(SliceConfig)
+def _slice(**options: Any) -> None:
+    """The loss on the plane through a checkpoint, an earlier one and the quantized weights.
+
+    Writes an HDF5 grid, an interactive HTML page, and a PDF and PNG of its contour. Interrupted, the same command goes
+    on where it stopped.
+
+    [dim]landscape slice EleutherAI/pythia-160m@step143000 --prev @step142000 --quant gptq-w3-g128 --text wikitext[/dim]
+
+    [dim]landscape slice runs/mine@8000 --quant rtn-w4-g64-asym --text held-out.jsonl --tokens 20000[/dim]
+    """
+    config = SliceConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.basin import render_slice
+    from landscape.terminal import TerminalReporter, print_summary
+
+    started = time.monotonic()
+    with TerminalReporter(Console(stderr=True)) as reporter:
+        result = render_slice(config, reporter)
+    print_summary(Console(), result, reporter.notes, time.monotonic() - started)
+
+
+def _quiet_libraries() -> None:
+    """Leave the terminal to our own progress: the libraries' bars and advice stay away, their errors do not."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+
+
+def main() -> None:
+    """Run the command; a `LandscapeError` or a wrong option is one line on stderr and exit code 2."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except LandscapeError as error:
+        sys.exit(_fail(str(error)))
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a usage error of typer's, whichever click it carries
+            raise
+        sys.exit(_fail(error.format_message()))
+
+
+def _fail(message: str) -> int:
+    if message:
+        print(f"landscape: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What a job needs before it can begin: windows of text, the model on its device, and the checkpoint before it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from landscape import models
+from landscape.config import RANDOM, SliceConfig
+from landscape.errors import ModelError, OptionError, TextError
+from landscape.objective import TokenCrossEntropy, batches
+from landscape.references import Checkpoint, predecessors, resolve
+from landscape.texts import display_name, documents
+from landscape.tokens import WindowReader, Windows, check_vocabulary
+from landscape.weights import Weights, check_same_space
+
+PROTOCOL_SEQ_LEN, PROTOCOL_TOKENS, PROTOCOL_CALIBRATION = 2048, 600_000, 1024  # arXiv 2510.06213
+SMALL_WINDOWS, SMALL_CALIBRATION = 16, 128  # for models whose context is shorter than the protocol's windows
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Evaluation windows, and calibration windows that share no token with them; None where none are needed."""
+
+    evaluation: Windows
+    calibration: Windows | None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model on its device, its weights Θ (sharing the model's memory) and the objective."""
+
+    model: nn.Module
+    theta: Weights
+    objective: TokenCrossEntropy
+
+
+def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
+    """The windows `config` asks for, in the tokens of `checkpoint`.
+
+    Raises:
+        TextError: the text gives no window, or leaves none for calibration.
+        OptionError: windows longer than the model's context.
+    """
+    belongs_to = resolve(config.tokenizer, checkpoint, config.remote_code) if config.tokenizer else checkpoint
+    tokenizer = models.load_tokenizer(belongs_to, config.remote_code)
+    context = models.context_length(checkpoint, remote_code=config.remote_code)
+    seq_len = config.seq_len or min(PROTOCOL_SEQ_LEN, context)
+    if seq_len > context:
+        raise OptionError(f"--seq-len {seq_len}: longer than the {context} tokens this model was built for")
+    large = context >= PROTOCOL_SEQ_LEN
+
+    reader = WindowReader(documents(config.text), tokenizer, seq_len, config.packing, config.bos)
+    evaluation = reader.take_tokens(config.tokens or (PROTOCOL_TOKENS if large else SMALL_WINDOWS * seq_len))
+    name = display_name(config.text)
+    if not len(evaluation):
+        raise TextError(
+            f"text {name}: too short for one window of {seq_len} tokens; give more text or a smaller --seq-len"
+        )
+    if not calibrate:
+        return Text(evaluation, None)
+
+    wanted = config.calibration_windows or (PROTOCOL_CALIBRATION if large else SMALL_CALIBRATION)
+    source = f"{name} after the evaluation windows"
+    if config.calibration:
+        source = display_name(config.calibration)
+        reader = WindowReader(documents(config.calibration), tokenizer, seq_len, config.packing, config.bos)
+    calibration = reader.take(wanted)
+    if not len(calibration):
+        raise TextError(
+            f"calibration text {source}: not one window of {seq_len} tokens; give --calibration TEXT or fewer --tokens"
+        )
+    if len(calibration) < wanted:
+        note(f"calibrated on {len(calibration)} windows, {wanted} wanted: {source} has no more")
+    return Text(evaluation, calibration)
+
+
+def load(config: SliceConfig, checkpoint: Checkpoint, text: Text, device: str) -> Loaded:
+    """The model at `checkpoint`, and the objective over the evaluation windows.
+
+    Raises:
+        ModelError: it cannot be loaded.
+        TextError: the tokenizer's ids go beyond the model's vocabulary.
+    """
+    model = models.load_model(checkpoint, device, remote_code=config.remote_code)
+    for windows in (text.evaluation, text.calibration):
+        if windows is not None:
+            check_vocabulary(windows, models.vocabulary_size(model))
+    cut = batches(text.evaluation, config.batch_size, device)
+    return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, config.dtype)))
+
+
+def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:
+    """What may be Θ_{K−1}, the best first; None stands for a random direction.
+
+    Without --prev these are the three checkpoints before: the last of a run is often `main` under another name.
+    """
+    if config.prev == RANDOM:
+        yield None
+    elif config.prev is not None:
+        yield resolve(config.prev, checkpoint, config.remote_code)
+    else:
+        references = list(itertools.islice(predecessors(checkpoint), 3))
+        yield from (resolve(reference, checkpoint, config.remote_code) for reference in references)
+        if not references:
+            yield None
+
+
+def load_earlier(
+    config: SliceConfig, previous: Checkpoint, checkpoint: Checkpoint, theta: Weights, device: str
+) -> Weights | None:
+    """Θ_{K−1}; None when it was chosen automatically and holds the same weights as Θ_K.
+
+    Raises:
+        ModelError: another architecture, or the same weights although asked for by name.
+    """
+    weights = Weights.of(models.load_model(previous, device, remote_code=config.remote_code))
+    try:
+        check_same_space(theta, weights)
+    except ModelError as error:
+        raise ModelError(f"{checkpoint} and {previous}: {error}") from error
+    if not weights.equal(theta):
+        return weights
+    if config.prev is None:
+        return None
+    raise ModelError(f"--prev {previous}: holds the same weights as {checkpoint}; name an earlier checkpoint")

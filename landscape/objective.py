@@ -1,0 +1,113 @@
+"""The loss as a function of Θ: mean token cross-entropy in nats over a fixed set of windows.
+
+An objective maps weights and one batch to a *sum* and a *count*. Sums and counts add up; means of means do not, so
+with these the result is weighted by tokens however ragged the windows are and however they are batched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from landscape.tokens import Windows
+
+_CHUNK = 1 << 26  # logits turned into float32 log-probabilities at a time (256 MB)
+
+
+class Objective(Protocol):
+    """A loss that depends on weights, given in batches; not only of language models."""
+
+    @property
+    def batches(self) -> Sequence[Any]:
+        """What the loss is summed over."""
+        ...
+
+    def __call__(self, weights: Mapping[str, Tensor], batch: Any) -> tuple[Tensor, int]:
+        """(sum of the losses over the batch: a scalar tensor that can be differentiated, number of losses)."""
+        ...
+
+
+def mean(objective: Objective, weights: Mapping[str, Tensor]) -> float:
+    """L(Θ) = Σ sums / Σ counts, without gradients, accumulated in float64. May be NaN or infinite: that is a result."""
+    total, count = 0.0, 0
+    with torch.no_grad():
+        sums = [objective(weights, batch) for batch in objective.batches]
+    for batch_sum, batch_count in sums:
+        total, count = total + batch_sum.item(), count + batch_count
+    return total / count if count else math.nan
+
+
+@dataclass(frozen=True)
+class TokenCrossEntropy:
+    """Next-token cross-entropy of a causal language model; `model` gives the computation, Θ comes as an argument.
+
+    The model is never written to: the weights are swapped in for the length of a call (`torch.func.functional_call`),
+    tied tensors following their first name. `dtype` other than float32 runs the forward pass under autocast over the
+    float32 masters; log-probabilities are float32 (float64 for a float64 model) and their sum float64.
+    """
+
+    model: nn.Module
+    batches: Sequence[Batch]
+    dtype: torch.dtype = torch.float32
+
+    def __call__(self, weights: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
+        """(Σ −log p(token | tokens before it in its window) in nats, number of predicted tokens)."""
+        inputs = {"input_ids": batch.ids, "use_cache": False}
+        with _autocast(batch.ids.device.type, self.dtype):
+            logits = functional_call(self.model, dict(weights), (), inputs).logits  # (windows, tokens, vocabulary)
+        return sum_cross_entropy(logits, batch.ids, batch.lengths), batch.n_targets
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some windows: `ids` (windows, tokens), padded on the right, on the device; `lengths` (windows,) on the CPU."""
+
+    ids: Tensor
+    lengths: Tensor
+
+    @property
+    def n_targets(self) -> int:
+        """Predicted tokens: every token of a window but its first."""
+        return int((self.lengths - 1).sum())
+
+
+def batches(windows: Windows, size: int, device: torch.device | str = "cpu") -> list[Batch]:
+    """`windows` in batches of `size`, each cut to its longest window, on `device`."""
+    cut = []
+    for ids, lengths in zip(windows.ids.split(size), windows.lengths.split(size), strict=True):
+        cut.append(Batch(ids[:, : int(lengths.max())].to(device), lengths))
+    return cut
+
+
+def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Σ over windows and positions t ≥ 1 within `lengths` of −log softmax(logits[t − 1])[ids[t]], a float64 scalar.
+
+    `logits` is (windows, tokens, vocabulary). Right padding needs no attention mask in a causal model: no real token
+    sees it, and its own losses are left out here.
+    """
+    exact = logits.dtype == torch.float64
+    position = torch.arange(ids.shape[1])
+    padding = (position[None, :] >= lengths[:, None]).to(ids.device)
+    targets = ids.masked_fill(padding, -100)[:, 1:]
+    rows = max(1, _CHUNK // (logits.shape[1] * logits.shape[2]))
+    total = torch.zeros((), dtype=torch.float64, device=logits.device)
+    for some, wanted in zip(logits.split(rows), targets.split(rows), strict=True):
+        scores = some[:, :-1].flatten(0, 1)
+        losses = nn.functional.cross_entropy(
+            scores if exact else scores.float(), wanted.flatten(), ignore_index=-100, reduction="none"
+        )
+        total = total + losses.sum(dtype=torch.float64)
+    return total
+
+
+def _autocast(device_type: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+    if dtype in (torch.float32, torch.float64):
+        return contextlib.nullcontext()
+    return torch.autocast(device_type, dtype=dtype)

@@ -1,0 +1,67 @@
+"""Which tensors are quantized: the linear layers inside the decoder blocks; not embeddings, not the output head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+
+from landscape.errors import QuantizerError
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One linear layer: `name` as in the model; GPT-2's `Conv1D` keeps its matrix as (inputs, outputs)."""
+
+    name: str
+    module: nn.Module
+    transposed: bool
+
+    @property
+    def weight_name(self) -> str:
+        """The parameter's name."""
+        return f"{self.name}.weight"
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """The parameter itself, in its stored layout."""
+        return cast(nn.Parameter, self.module.weight)
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return int(self.as_matrix(self.weight).shape[1])
+
+    def as_matrix(self, tensor: Tensor) -> Tensor:
+        """Stored layout → (outputs, inputs), and back."""
+        return tensor.T if self.transposed else tensor
+
+
+def decoder_blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    """The stack of decoder blocks and its name: the module list that holds the most parameters.
+
+    Raises:
+        QuantizerError: the model has no module list.
+    """
+    lists = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
+    if not lists:
+        raise QuantizerError(f"{type(model).__name__}: no stack of blocks found; expected a decoder of transformers")
+    return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+
+
+def linear_layers(model: nn.Module) -> list[Layer]:
+    """The layers a quantizer rounds, in the model's order.
+
+    Raises:
+        QuantizerError: no linear layer in the blocks.
+    """
+    prefix, blocks = decoder_blocks(model)
+    layers = []
+    for name, module in blocks.named_modules():
+        is_conv1d = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+        if isinstance(module, nn.Linear) or is_conv1d:
+            layers.append(Layer(f"{prefix}.{name}", module, transposed=is_conv1d))
+    if not layers:
+        raise QuantizerError(f"{type(model).__name__}: no linear layer in {prefix}; nothing to quantize")
+    return layers
