@@ -2,8 +2,10 @@
 
 A grid holds the values s·(q − z) for q = 0 … 2^b − 1.
 
-* symmetric: z = 2^(b−1) and s = 2·max|w| / (2^b − 1), the full-range convention of GPTQModel and llm-compressor: the
-  extreme value lies half a step from the grid's end, so no weight is moved by more than half a step.
+* symmetric: z = 2^(b−1) and s = 2·max|w| / (2^b − 1), the full-range convention of GPTQModel and llm-compressor. No
+  weight moves by more than half a step, and the extreme one by just that: its quotient w/s is exactly half a step
+  between two levels, where the last bit of a division would decide. Quotients are therefore shrunk by a millionth,
+  which sends extremes of either sign to the inner level, on every machine.
 * asymmetric: the grid spans [min(w, 0), max(w, 0)], s = span / (2^b − 1), z = round(−min / s); zero is on the grid.
 """
 
@@ -16,6 +18,8 @@ from torch import Tensor
 
 from landscape.errors import QuantizerError
 
+_INWARD = 1 - 2**-20
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -27,7 +31,7 @@ class Grid:
 
     def round(self, weight: Tensor) -> Tensor:
         """The nearest values on the grid, (…, anything) → the same shape; dense, in the dtype of `weight`."""
-        q = torch.clamp(torch.round(weight / self.scale) + self.zero, 0, self.levels - 1)
+        q = torch.clamp(torch.round(weight / self.scale * _INWARD) + self.zero, 0, self.levels - 1)
         return self.scale * (q - self.zero)
 
     def __getitem__(self, index: int) -> Grid:

@@ -8,9 +8,9 @@
     /profile             t, loss, done along the line from the first named point to the last
     /tables/<name>       columns of equal length, such as the quantizer's report per layer
 
-Everything is laid out and allocated when the file is created, under a temporary name. From then on only numbers are
-overwritten in place, never HDF5's own structures, so that the file stays whole when its writer is killed. A tile's
-losses reach the disk before its `done` flags.
+Everything is laid out and allocated when the file is created: in memory first, then under a temporary name. From then
+on only numbers are overwritten in place, never HDF5's own structures, so that the file stays whole when its writer is
+killed and a disk that fills up later does no harm. A tile's losses reach the file before its `done` flags.
 """
 
 from __future__ import annotations
@@ -100,11 +100,14 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 def create(path: Path, layout: Layout) -> None:
     """Write an empty slice at `path`, all or nothing."""
+    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
+        _lay_out(file, layout)
+        file.flush()
+        image = file.id.get_file_image()
     partial = path.with_name(f".{path.name}.partial")
     try:
         with disk_errors(path):
-            with h5py.File(partial, "w", locking=False) as file:
-                _lay_out(file, layout)
+            partial.write_bytes(image)
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,0 +1,117 @@
+"""Small real things to test on: transformers models built from their configurations, a tokenizer trained on the spot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch.set_num_threads(2)
+
+VOCABULARY = 300
+WORDS = "the cat and a dog sat on one mat while it rained over green hills far away from every town".split()
+
+_WIDE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_COMMON = {**_WIDE, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
+_IDS = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+ARCHITECTURES = {
+    "gpt_neox": {**_COMMON, **_IDS, "tie_word_embeddings": False},
+    "llama-tied-gqa": {**_COMMON, **_IDS, "num_key_value_heads": 2, "tie_word_embeddings": True},
+    "olmo": {**_COMMON, **_IDS},
+    "olmo2": {**_COMMON, **_IDS},
+    "smollm3": {**_COMMON, **_IDS, "num_key_value_heads": 2},
+    "apertus": {**_COMMON, **_IDS, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "n_positions": 64, **_IDS},
+    "qwen2": {**_COMMON, **_IDS, "num_key_value_heads": 2, "tie_word_embeddings": True},
+    "qwen3": {**_COMMON, **_IDS, "num_key_value_heads": 2, "head_dim": 8},
+}
+
+
+def build(name: str, seed: int = 0, **changes: object) -> torch.nn.Module:
+    """A randomly initialized model; its weights are made large enough that quantization matters."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(name.split("-")[0], **{**ARCHITECTURES[name], **changes})
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.mul_(4.0)
+    return model
+
+
+def make_tokenizer():
+    """A byte-level BPE of VOCABULARY tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([prose(2000)], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="<s>", unk_token="<s>")
+
+
+def prose(n_words: int, seed: int = 0) -> str:
+    """Seeded text of common words."""
+    chosen = torch.randint(len(WORDS), (n_words,), generator=torch.Generator().manual_seed(seed))
+    return " ".join(WORDS[i] + (".\n" if n % 11 == 10 else "") for n, i in enumerate(chosen.tolist()))
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> Path:
+    """A training run of a small GPT-NeoX: step10, step20, step30, really trained a little."""
+    from landscape.objective import batches
+    from landscape.tokens import WindowReader
+
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    model = build("gpt_neox").train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    windows = WindowReader([prose(3000)], tokenizer, 32).take(80)
+    for step, batch in enumerate(batches(windows, 8) * 3, start=1):
+        model(input_ids=batch.ids, labels=batch.ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step in (10, 20, 30):
+            model.save_pretrained(folder / f"step{step}")
+            tokenizer.save_pretrained(folder / f"step{step}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "prose.txt"
+    path.write_text(prose(3000, seed=7), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def broken_copy(run: Path, tmp_path: Path):
+    """A copy of the run's last checkpoint with its configuration or files changed."""
+
+    def make(**config: object) -> Path:
+        folder = tmp_path / "broken"
+        shutil.copytree(run / "step30", folder)
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | config))
+        return folder
+
+    return make

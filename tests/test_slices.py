@@ -1,0 +1,306 @@
+"""The scan and its file: exact cells, nothing lost to a kill, nothing mixed, everything readable."""
+
+from __future__ import annotations
+
+import errno
+import math
+import multiprocessing
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from landscape import slices
+from landscape.errors import StoreError
+from landscape.weights import Weights
+
+LABELS = {"theta": "Θ_K", "theta_prev": "Θ_{K−1}", "theta_hat": "Θ̂_K"}
+
+
+def points() -> dict[str, Weights]:
+    generator = torch.Generator().manual_seed(1)
+    origin, first, second = (Weights({"w": torch.randn(40, generator=generator)}) for _ in range(3))
+    return {"theta": origin, "theta_prev": origin + 0.3 * first, "theta_hat": origin + 0.7 * second}
+
+
+def plane() -> slices.Plane:
+    p = points()
+    return slices.span(p["theta"], p["theta_prev"] - p["theta"], p["theta_hat"] - p["theta"], p)
+
+
+def loss(weights: Weights) -> float:
+    """Depends on every bit of every weight."""
+    w = weights["w"].double()
+    return float((w * w).sum() + torch.sin(3 * w).sum())
+
+
+def layout(shape: tuple[int, int] = (7, 10), key: str = "key", **attributes: str) -> slices.Layout:
+    bounds = slices.around([(c.alpha, c.beta) for c in plane().points.values()], 0.5)
+    alpha, beta = slices.with_zero(*bounds.alpha, shape[0]), slices.with_zero(*bounds.beta, shape[1])
+    table = {"layers": {"name": ["a", "b"], "bits": [3, 4], "error": [0.1, math.nan], "fallback": [False, True]}}
+    return slices.Layout(plane(), alpha, beta, np.linspace(-0.5, 1.5, 9), LABELS, attributes, table, key)
+
+
+def fill(path: Path, evaluate=loss, **kwargs) -> slices.StoredSlice:
+    if not path.exists():
+        slices.create(path, layout(**kwargs))
+    with slices.lock(path), slices.SliceWriter(path, "key", plane().fingerprint()) as writer:
+        slices.scan(writer, plane(), points(), evaluate)
+    return slices.read(path)
+
+
+def content(path: Path) -> dict[str, object]:
+    """Every dataset as bytes and every attribute but the two times."""
+    found: dict[str, object] = {}
+
+    def visit(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].tobytes() if item.dtype.kind != "O" else item[()].tolist()
+        for key, value in item.attrs.items():
+            if not isinstance(value, (h5py.Reference, np.ndarray)) and key not in ("created", "finished"):
+                found[f"{name}@{key}"] = value
+
+    with h5py.File(path, "r") as file:
+        file.visititems(visit)
+        visit("", file)
+    return found
+
+
+def test_every_cell_is_the_loss_at_its_coordinates(tmp_path: Path):
+    stored, p = fill(tmp_path / "s.h5"), plane()
+    assert stored.complete
+    assert stored.loss.shape == (7, 10)  # not square
+    for i, a in enumerate(stored.alpha):
+        for j, b in enumerate(stored.beta):
+            there = Weights({"w": (p.origin["w"] + float(a) * p.u["w"]) + float(b) * p.v["w"]})
+            assert stored.loss[i, j] == pytest.approx(loss(there), rel=1e-6)
+
+
+def test_the_cell_at_zero_is_the_loss_of_the_origin_bit_for_bit(tmp_path: Path):
+    stored = fill(tmp_path / "s.h5")
+    i, j = int(np.flatnonzero(stored.alpha == 0)[0]), int(np.flatnonzero(stored.beta == 0)[0])
+    assert stored.loss[i, j] == loss(points()["theta"]) == stored.point("theta").loss
+
+
+def test_named_points_are_evaluated_at_themselves(tmp_path: Path):
+    stored = fill(tmp_path / "s.h5")
+    for name, weights in points().items():
+        assert stored.point(name).loss == loss(weights)
+    t, along = stored.profile
+    assert along[t == 0][0] == loss(points()["theta"])
+    assert along[t == 1][0] == pytest.approx(loss(points()["theta_hat"]), rel=1e-5)
+
+
+def test_nothing_is_written_to_the_plane(tmp_path: Path):
+    p = plane()
+    before = p.fingerprint()
+    slices.create(tmp_path / "s.h5", layout())
+    with slices.SliceWriter(tmp_path / "s.h5", "key", before) as writer:
+        slices.scan(writer, p, points(), loss)
+    assert p.fingerprint() == before
+
+
+def test_non_finite_and_negative_and_zero_losses_are_kept(tmp_path: Path):
+    values = iter([*[1.0] * 12, math.nan, math.inf, -math.inf, -2.5, 0.0, *[1.0] * 200])
+    stored = fill(tmp_path / "s.h5", lambda weights: next(values))
+    first = stored.loss[:4, :4].flatten()  # the first tile, row by row
+    assert np.array_equal(first[:5], [math.nan, math.inf, -math.inf, -2.5, 0.0], equal_nan=True)
+    assert stored.done.all()
+    again = fill(tmp_path / "s.h5", lambda weights: pytest.fail("a finished slice was evaluated again"))
+    assert np.array_equal(again.loss, stored.loss, equal_nan=True)
+
+
+def test_xarray_shows_labelled_coordinates(tmp_path: Path):
+    stored = fill(tmp_path / "s.h5")
+    with xarray.open_dataset(tmp_path / "s.h5", engine="h5netcdf") as dataset:
+        assert dataset["loss"].dims == ("alpha", "beta")
+        assert np.array_equal(dataset["alpha"], stored.alpha)
+        at_origin = dataset["loss"].sel(alpha=0.0, beta=0.0)
+        assert float(at_origin) == stored.point("theta").loss
+
+
+def test_tables_come_back(tmp_path: Path):
+    layers = fill(tmp_path / "s.h5").tables["layers"]
+    assert layers["name"].tolist() == ["a", "b"]
+    assert layers["bits"].tolist() == [3, 4]
+    assert math.isnan(layers["error"][1])
+    assert layers["fallback"].tolist() == [False, True]
+
+
+SLOW_SCAN = textwrap.dedent(
+    """
+    import sys, time
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    import test_slices as t
+    evaluations = open(sys.argv[3], "a")
+    def slow(weights):
+        time.sleep(0.004)
+        print("x", file=evaluations, flush=True)
+        return t.loss(weights)
+    print("ready", flush=True)
+    t.fill(Path(sys.argv[1]), slow)
+    """
+)
+
+
+def test_killed_three_times_and_resumed_equals_undisturbed_bit_for_bit(tmp_path: Path):
+    fill(tmp_path / "whole.h5")
+    path, count = tmp_path / "killed.h5", tmp_path / "count"
+    command = [sys.executable, "-c", SLOW_SCAN, str(path), str(Path(__file__).parent), str(count)]
+    done = []
+    for evaluations in (30, 55, 70):  # of 82 in all; each start begins after the last tile that was stored
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        target = evaluations + int(torch.randint(12, (1,)))
+        while process.poll() is None and _lines(count) < target:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        partial = slices.read(path)
+        assert np.isfinite(partial.loss[partial.done]).all()
+        done.append(int(partial.done.sum()))
+    assert done == sorted(done)
+    assert 0 < done[-1] < 70, "the kills came too late or too early to test anything"
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert content(path) == content(tmp_path / "whole.h5")
+    # no finished tile twice: a kill costs at most the tile it hit, 16 cells
+    total = 3 + 9 + 70
+    assert total <= _lines(count) <= total + 3 * 16
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def test_it_can_be_read_while_it_is_filled(tmp_path: Path):
+    path = tmp_path / "s.h5"
+    look = (
+        "import xarray, sys; d = xarray.open_dataset(sys.argv[1], engine='h5netcdf', phony_dims='sort');"
+        "print(int(d['done'].sum()), d.attrs['status'].strip())"
+    )
+    seen: list[int] = []
+    said: list[str] = []
+
+    def watched(weights: Weights) -> float:
+        seen.append(int(slices.read(path).done.sum()))
+        if len(seen) == 3 + 9 + 20:
+            said.append(subprocess.check_output([sys.executable, "-c", look, str(path)], text=True).strip())
+        return loss(weights)
+
+    fill(path, watched, shape=(4, 6))
+    assert seen[0] == 0
+    assert seen[-1] == 16  # the first tile is there when the last cell is evaluated
+    assert said == ["16 running"]  # with HDF5's own locking, from another process
+
+
+def hold(path: Path, ready, release) -> None:
+    with slices.lock(path):
+        ready.set()
+        release.wait(20)
+
+
+def test_one_writer_at_a_time(tmp_path: Path):
+    context = multiprocessing.get_context("spawn")
+    ready, release = context.Event(), context.Event()
+    other = context.Process(target=hold, args=(tmp_path / "s.h5", ready, release))
+    other.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(StoreError, match="another process"), slices.lock(tmp_path / "s.h5"):
+            pass
+    finally:
+        release.set()
+        other.join()
+    with slices.lock(tmp_path / "s.h5"):
+        pass
+    assert list(tmp_path.iterdir()) == []  # a lock leaves nothing behind
+
+
+def test_other_inputs_are_never_mixed_in(tmp_path: Path):
+    path = tmp_path / "s.h5"
+    fill(path)
+    with pytest.raises(StoreError, match="made from other inputs"):
+        slices.SliceWriter(path, "another key", plane().fingerprint())
+    with pytest.raises(StoreError, match="differs in its bits"):
+        slices.SliceWriter(path, "key", "0" * 64)
+
+
+def test_damaged_files_are_found(tmp_path: Path):
+    whole = tmp_path / "whole.h5"
+    fill(whole)
+    blob = whole.read_bytes()
+    for name, damaged in {"truncated": blob[: len(blob) // 2], "text": b"hello", "empty": b""}.items():
+        path = tmp_path / f"{name}.h5"
+        path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="not a whole HDF5 file"):
+            slices.read(path)
+    with h5py.File(whole, "r+") as file:
+        file.attrs["schema"] = 99
+    with pytest.raises(StoreError, match="schema 99, this version reads 1"):
+        slices.read(whole)
+    with h5py.File(tmp_path / "other.h5", "w"):
+        pass
+    with pytest.raises(StoreError, match="schema None"):
+        slices.read(tmp_path / "other.h5")
+    with pytest.raises(StoreError, match="no such file"):
+        slices.read(tmp_path / "missing.h5")
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path):
+    path = tmp_path / "s.h5"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does at start: a write fails with EFBIG
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(StoreError, match="the disk is full"):
+            slices.create(path, layout(shape=(60, 60)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
+def test_a_really_full_disk(tmp_path: Path):
+    """On a file system of 64 KiB, without touching the machine's: mounted in a mount namespace of its own."""
+    script = textwrap.dedent(
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        import test_slices as t
+        from landscape.errors import StoreError
+        try:
+            t.slices.create(Path({str(tmp_path)!r}) / "s.h5", t.layout(shape=(200, 200)))
+        except StoreError as error:
+            print(error)
+            print(sorted(p.name for p in Path({str(tmp_path)!r}).iterdir()))
+        """
+    )
+    mount = f"mount -t tmpfs -o size=64k none {tmp_path} && exec {sys.executable} -c {shlex.quote(script)}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert "the disk is full" in done.stdout, done.stderr
+    assert done.stdout.strip().endswith("[]")
+    assert done.stderr == ""
+
+
+def test_disk_errors_pass_on_what_they_do_not_know(tmp_path: Path):
+    from landscape.slices.store import disk_errors
+
+    with pytest.raises(StoreError, match="cannot be written"), disk_errors(tmp_path):
+        raise OSError(errno.EROFS, "Read-only file system")
+    with pytest.raises(OSError, match="odd"), disk_errors(tmp_path):
+        raise OSError(errno.EIO, "odd")
