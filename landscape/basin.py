@@ -183,13 +183,13 @@ def _evaluate(job: _Job, loaded: inputs.Loaded, before: Weights, reporter: Repor
         del points["theta_prev"]
     plane = slices.span(theta, before - theta, quantized - theta, points)
     if job.config.overwrite or not job.path.exists():
-        slices.create(job.path, _layout(job, plane, report))
+        slices.create(job.path, _layout(job, plane, report, models.vocabulary_size(loaded.model)))
     on_cell = reporter.stage("evaluating the slice")
     with slices.SliceWriter(job.path, job.key, plane.fingerprint()) as writer:
         slices.scan(writer, plane, points, lambda weights: mean(loaded.objective, weights), on_cell)
 
 
-def _layout(job: _Job, plane: slices.Plane, report: quantize.Report) -> slices.Layout:
+def _layout(job: _Job, plane: slices.Plane, report: quantize.Report, vocabulary: int) -> slices.Layout:
     places = [(point.alpha, point.beta) for point in plane.points.values()]
     bounds = job.bounds or slices.around(places, job.config.margin)
     line = slices.evenly if job.bounds else slices.with_zero  # bounds that were asked for are kept as they are
@@ -203,13 +203,15 @@ def _layout(job: _Job, plane: slices.Plane, report: quantize.Report) -> slices.L
         beta=line(*bounds.beta, job.grid[1]),
         profile=PROFILE,
         labels=LABELS,
-        attributes=_attributes(job, report, plane.origin.norm()),
+        attributes=_attributes(job, report, plane.origin.norm(), vocabulary),
         tables={"layers": columns},
         key=job.key,
     )
 
 
-def _attributes(job: _Job, report: quantize.Report, weight_norm: float) -> dict[str, str | float | int]:
+def _attributes(
+    job: _Job, report: quantize.Report, weight_norm: float, vocabulary: int
+) -> dict[str, str | float | int]:
     """What the file says of itself: names and numbers, no path."""
     config, text, previous = job.config, job.text, job.previous
     stored = replace(
@@ -231,6 +233,7 @@ def _attributes(job: _Job, report: quantize.Report, weight_norm: float) -> dict[
         "previous_identity": previous.identity if previous else "",
         "first_axis": "theta_prev" if previous else RANDOM,
         "quantizer": str(job.quantizer),
+        "vocabulary": vocabulary,
         "quantized_parameters": report.quantized_parameters,
         "total_parameters": report.total_parameters,
         "text": display_name(config.text),

@@ -5,6 +5,7 @@ Options are generated from the dataclasses of `landscape.config`; torch and tran
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
@@ -48,9 +49,17 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
         )
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
+        @functools.wraps(command)
+        def interruptible(**options: Any) -> None:
+            try:
+                command(**options)
+            except KeyboardInterrupt:
+                print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+                sys.exit(130)
+
+        interruptible.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        interruptible.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return interruptible
 
     return wrap
 
@@ -96,9 +105,6 @@ def main() -> None:
         sys.exit(app(standalone_mode=False) or 0)
     except LandscapeError as error:
         sys.exit(_fail(str(error)))
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-        sys.exit(130)
     except Exception as error:
         if not hasattr(error, "format_message"):  # a usage error of typer's, whichever click it carries
             raise

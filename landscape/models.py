@@ -14,6 +14,8 @@ from torch import nn
 from landscape.errors import ModelError, OptionError
 from landscape.references import Checkpoint
 
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken")
+
 
 def load_model(
     checkpoint: Checkpoint, device: str = "cpu", attention: str = "sdpa", remote_code: bool = False
@@ -58,11 +60,14 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
     """
     from transformers import AutoTokenizer
 
+    # Without any of these, transformers makes an empty tokenizer of the model's type and says nothing.
+    if not any(path for pattern in _VOCABULARIES for path in checkpoint.folder.glob(pattern)):
+        raise ModelError(f"model {checkpoint}: no tokenizer beside its weights; name one with --tokenizer")
     try:
         return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except Exception as error:  # as above
         raise ModelError(
-            f"model {checkpoint}: no tokenizer that can be loaded ({type(error).__name__}); name one with --tokenizer"
+            f"model {checkpoint}: its tokenizer cannot be loaded ({_first_line(error)}); name one with --tokenizer"
         ) from error
 
 

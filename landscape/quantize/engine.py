@@ -25,7 +25,7 @@ class LayerReport:
 
     Attributes:
         name: the layer, as in the model.
-        bits, group_size: its grid; the group is the number of inputs that share a scale.
+        inputs, bits, group_size: its inputs, and its grid; a group is the number of inputs that share a scale.
         step_norm: ‖δ‖.
         weight_error: ‖δ‖ / ‖W‖.
         output_error: ‖Xδᵀ‖² / ‖XWᵀ‖² on the calibration inputs; NaN for a method that looks at none.
@@ -36,6 +36,7 @@ class LayerReport:
     """
 
     name: str
+    inputs: int
     bits: int
     group_size: int
     step_norm: float
@@ -153,4 +154,4 @@ def _report(
 ) -> LayerReport:
     step = float((rounded - weight).double().norm())
     error = step / float(weight.double().norm()) if step else 0.0
-    return LayerReport(layer.name, quantizer.bits, group, step, error, **rest)  # type: ignore[arg-type]
+    return LayerReport(layer.name, layer.inputs, quantizer.bits, group, step, error, **rest)  # type: ignore[arg-type]

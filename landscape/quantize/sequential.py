@@ -6,6 +6,7 @@ projections first, then the output projection on what they now produce, and so o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,10 @@ def quantize_sequentially(
                 if layer.weight_name in originals:
                     layer.weight.copy_(originals[layer.weight_name])
     return quantized
+
+
+class _SeenEnough(Exception):
+    """Raised by a hook that has what it wants."""
 
 
 class _Call:
@@ -135,6 +140,7 @@ def _grams(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int
             inputs = call.tokens(args[0]).float()
             gram.add_(inputs.T @ inputs)
             count += len(inputs)
+            raise _SeenEnough  # the rest of the block does not matter here
 
         _run_with_hooks(block, call, index, {first: add})
     if not bool(gram.isfinite().all()):
@@ -145,7 +151,8 @@ def _grams(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int
 def _run_with_hooks(block: nn.Module, call: _Call, index: int, hooks: dict[Layer, Callable[..., None]]) -> None:
     handles = [layer.module.register_forward_pre_hook(hook) for layer, hook in hooks.items()]
     try:
-        block(call.hidden, *call.args[index], **call.kwargs[index])
+        with contextlib.suppress(_SeenEnough):
+            block(call.hidden, *call.args[index], **call.kwargs[index])
     finally:
         for handle in handles:
             handle.remove()

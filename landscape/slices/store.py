@@ -76,8 +76,10 @@ def lock(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=0) as held:
-            yield
-            Path(held.lock_file).unlink(missing_ok=True)  # contenders look whether the file they locked has a name
+            try:
+                yield
+            finally:  # contenders look whether the file they locked still has a name
+                Path(held.lock_file).unlink(missing_ok=True)
     except filelock.Timeout as error:
         raise StoreError(
             f"{path}: being written by another process; wait for it, or name another file with --out"

@@ -1,0 +1,191 @@
+"""The command as a person meets it: help that teaches, one line for every mistake, exit code 2, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import build, make_tokenizer
+
+from landscape import cli, slices
+
+
+@pytest.fixture
+def landscape(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run the command in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["landscape", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
+
+
+@contextlib.contextmanager
+def nothing_new(folder: Path) -> Iterator[None]:
+    before = sorted(folder.rglob("*"))
+    yield
+    assert sorted(folder.rglob("*")) == before, "something half-written was left behind"
+
+
+def complaint(result: tuple[int, str, str]) -> str:
+    """The one line on stderr, progress aside."""
+    code, out, err = result
+    assert code == 2, (out, err)
+    assert "Traceback" not in err
+    said = [line for line in err.splitlines() if line.startswith("landscape: ")]
+    assert len(said) == 1, err
+    assert err.rstrip().splitlines()[-1] == said[0]
+    assert out == ""
+    return said[0]
+
+
+def test_help_teaches(landscape):
+    code, out, _ = landscape("slice", "--help")
+    assert code == 0
+    for word in ("--prev", "--quant", "--text", "--calibration", "gptq-w3-g128", "600,000", "Θ_{K−1}", "@step142000"):
+        assert word in out.replace("\n", " "), word
+
+
+def test_summary_names_points_losses_and_files(landscape, run: Path, text_file: Path, tmp_path: Path):
+    arguments = ["slice", run, "--text", text_file, "--quant", "rtn-w3-g16", "--grid", "5x4", "--tokens", "256"]
+    code, out, err = landscape(*arguments, "--out", tmp_path)
+    assert code == 0, err
+    path = next(tmp_path.glob("*.h5"))
+    stored = slices.read(path)
+    for point in stored.points:
+        assert point.label in out
+        assert f"{point.loss:.4f}" in out
+        assert f"{point.distance:.4g}" in out
+    delta = stored.point("theta_hat").loss / stored.point("theta").loss - 1
+    assert f"{delta:.3%}" in out
+    assert "256 tokens of prose.txt" in out
+    assert path.with_suffix(".html").name in out.replace("\n", "")
+    assert max(map(len, out.splitlines())) <= 90 + len(str(tmp_path)) + 60
+
+
+CASES = {
+    "unknown local model": (["./nowhere"], "no such directory"),
+    "hub id that is not cached": (["org/never-heard-of"], "HF_HUB_OFFLINE is set"),
+    "unknown step": (["{run}@25"], "no checkpoint 25 in this run; nearest: step20, step30"),
+    "unknown prev": (["{run}", "--prev", "@11"], "nearest: step10"),
+    "a file for a model": (["{text}"], "expected a directory"),
+    "unknown quantizer": (["{run}", "--quant", "gptx-w3-g16"], "expected rtn-w{2..8}-(g{size}|channel)"),
+    "planned quantizer": (["{run}", "--quant", "awq-w4-g128"], "awq is not implemented yet"),
+    "group too large": (["{run}", "--quant", "rtn-w3-g128"], "group size 128: does not divide the 32 inputs"),
+    "group that divides nothing": (["{run}", "--quant", "rtn-w3-g24"], "does not divide"),
+    "missing text": (["{run}", "--text", "./nope.txt"], "no such file or directory"),
+    "text too short": (["{run}", "--text", "{short}"], "too short for one window of 64 tokens"),
+    "no text left to calibrate on": (
+        ["{run}", "--quant", "gptq-w3-g16", "--tokens", "900000"],
+        "give --calibration TEXT",
+    ),
+    "window beyond the context": (["{run}", "--seq-len", "100"], "longer than the 64 tokens"),
+    "other architecture": (["{run}", "--prev", "{other}"], "must have the same architecture"),
+    "tokenizer of another model": (["{run}", "--tokenizer", "{large}"], "this tokenizer belongs to another model"),
+    "no tokenizer": (["{bare}"], "name one with --tokenizer"),
+    "bad grid": (["{run}", "--grid", "7"], "two whole numbers of at least 2 such as 41x25"),
+    "bad bounds": (["{run}", "--bounds", "1,2,3"], "expected four numbers"),
+    "empty bounds": (["{run}", "--bounds", "2,1,0,1"], "the smaller first"),
+    "bad margin": (["{run}", "--margin", "-1"], "expected a fraction of at least 0"),
+    "bad tokens": (["{run}", "--tokens", "0"], "expected a whole number of at least 1"),
+    "not a number": (["{run}", "--tokens", "many"], "'--tokens'"),
+    "bad dtype": (["{run}", "--dtype", "int4"], "expected one of float32, bfloat16, float16"),
+    "bad packing": (["{run}", "--packing", "tight"], "joined"),
+    "bad device": (["{run}", "--device", "cuda:7"], "torch cannot use it here"),
+    "unknown option": (["{run}", "--qaunt", "rtn-w3-g16"], "--quant"),
+    "no model": ([], "model"),
+}
+
+
+@pytest.fixture(scope="module")
+def things(run: Path, text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("things")
+    (folder / "short.txt").write_text("the cat")
+    build("llama-tied-gqa").save_pretrained(folder / "other")
+    shutil.copytree(run / "step30", folder / "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    large = build("gpt_neox", vocab_size=400)
+    large.save_pretrained(folder / "large")
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([f"the cat{i}" for i in range(50)] + ["cat and"])
+    tokenizer.save_pretrained(folder / "large")
+    names = {name: str(folder / name) for name in ("other", "bare", "large")}
+    return {"run": str(run), "text": str(text_file), "short": str(folder / "short.txt"), **names}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_line(case: str, landscape, things: dict[str, str], tmp_path: Path):
+    arguments, expected = CASES[case]
+    text = [] if "--text" in arguments else ["--text", things["text"]]
+    quant = [] if "--quant" in arguments else ["--quant", "rtn-w3-g16"]
+    with nothing_new(tmp_path):
+        filled = [argument.format(**things) if argument.startswith("{") else argument for argument in arguments]
+        said = complaint(landscape("slice", *filled, *text, *quant, "--out", tmp_path / "out.h5"))
+    assert expected in said
+    assert len(said) < 500
+
+
+def test_stores_that_cannot_be_used_are_one_line(landscape, things: dict[str, str], tmp_path: Path):
+    arguments = ["slice", things["run"], "--text", things["text"], "--quant", "rtn-w3-g16", "--grid", "3x3"]
+    out = tmp_path / "s.h5"
+    out.write_bytes(b"not hdf5")
+    assert "not a whole HDF5 file" in complaint(landscape(*arguments, "--out", out))
+    assert out.read_bytes() == b"not hdf5"
+    with slices.lock(tmp_path / "held.h5"):
+        code = "import sys; sys.argv = ['landscape', *sys.argv[1:]];from landscape.cli import main; main()"
+        process = subprocess.run(
+            [sys.executable, "-c", code, *arguments, "--out", str(tmp_path / "held.h5")], capture_output=True, text=True
+        )
+    assert "being written by another process" in complaint((process.returncode, process.stdout, process.stderr))
+    (tmp_path / "file").write_text("")
+    assert "expected a directory" in complaint(landscape(*arguments, "--out", tmp_path / "file"))
+
+
+def test_a_disk_that_fills_up_is_one_line(things: dict[str, str], tmp_path: Path):
+    """The shell's limit on the size of a file stands in for a full disk: the same refusal by the same system calls."""
+    arguments = [things["run"], "--text", things["text"], "--quant", "rtn-w3-g16", "--grid", "60x60"]
+    command = [sys.executable, "-m", "landscape.cli", "slice", *arguments, "--out", str(tmp_path / "s.h5")]
+    limited = ["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *command]
+    with nothing_new(tmp_path):
+        process = subprocess.run(limited, capture_output=True, text=True)
+        assert "the disk is full" in complaint((process.returncode, process.stdout, process.stderr))
+
+
+def test_interrupting_says_how_to_go_on(things: dict[str, str], tmp_path: Path):
+    arguments = [things["run"], "--text", things["text"], "--quant", "rtn-w3-g16", "--grid", "90x90"]
+    command = [sys.executable, "-m", "landscape.cli", "slice", *arguments, "--out", str(tmp_path / "s.h5")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (tmp_path / "s.h5").exists():
+        time.sleep(0.05)
+    process.send_signal(2)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; the same command goes on where it stopped" in err
+    assert "Traceback" not in err
+    assert not slices.read(tmp_path / "s.h5").complete
+
+
+def test_a_loss_that_is_not_finite_is_named_in_the_summary(landscape, things: dict[str, str], tmp_path: Path):
+    arguments = ["slice", things["run"], "--text", things["text"], "--quant", "rtn-w3-g16", "--grid", "3x3"]
+    code, out, _ = landscape(*arguments, "--bounds", "-1e30,1e30,-1e30,1e30", "--out", tmp_path)
+    assert code == 0
+    assert "of 9 cells have a non-finite loss" in out.replace("\n", " ")
+
+
+def test_exit_code_and_stderr_of_the_installed_command(tmp_path: Path):
+    script = Path(sys.executable).with_name("landscape")
+    process = subprocess.run(
+        [script, "slice", "./nowhere"], capture_output=True, text=True, cwd=tmp_path, env=os.environ
+    )
+    assert "no such directory" in complaint((process.returncode, process.stdout, process.stderr))

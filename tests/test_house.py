@@ -1,0 +1,83 @@
+"""The house as drawn in docs/architecture.md: arrows point down, siblings do not know each other, doors open fast."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "landscape"
+
+# Who may know whom: a room may import itself, the rooms named here, and the ground floor.
+GROUND = {"errors", "weights", "tokens"}
+ALLOWED = {
+    "errors": set(),
+    "weights": set(),
+    "tokens": set(),
+    "config": set(),
+    "references": set(),
+    "texts": set(),
+    "objective": set(),
+    "models": {"references"},
+    "quantize": set(),
+    "slices": set(),
+    "viewer": {"slices"},
+    "inputs": {"models", "references", "texts", "objective", "config"},
+    "basin": {"inputs", "models", "references", "texts", "objective", "config", "quantize", "slices", "viewer"},
+    "terminal": {"basin", "slices"},
+    "cli": {"basin", "config", "terminal"},
+    "__init__": {"basin", "config", "models", "objective", "references", "slices"},
+}
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of the package that a file imports, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "landscape":
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("landscape.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_point_down(path: Path):
+    own = room(path)
+    assert own in ALLOWED, f"a new room: say in docs/architecture.md and here whom {own} may know"
+    assert imports(path) - {own} - GROUND <= ALLOWED[own]
+
+
+def test_the_viewer_needs_no_model():
+    """It reads stored slices; transformers must not even be loaded."""
+    code = "import sys, landscape.viewer; print('transformers' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_the_package_and_the_command_line_do_not_load_torch():
+    code = "import sys, landscape, landscape.cli; print(sorted({'torch', 'transformers', 'h5py'} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_every_public_name_opens():
+    import landscape
+
+    for name in landscape.__all__:
+        assert getattr(landscape, name) is not None
+    assert set(dir(landscape)) == set(landscape.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        landscape.nonsense  # noqa: B018
+
+
+def test_files_stay_short():
+    for path in PACKAGE.rglob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path.name
