@@ -19,7 +19,7 @@ import typer
 from landscape.config import SliceConfig
 from landscape.errors import LandscapeError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.callback()
@@ -38,7 +38,7 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
             kind = typer.Argument(show_default=False, **about)
         else:
             flag = [f"--{field.name.replace('_', '-')}"]  # named, or typer adds a --no- form to every switch
-            kind = typer.Option(*flag, rich_help_panel=field.metadata["panel"], **about)
+            kind = typer.Option(*flag, **about)
         parameters.append(
             inspect.Parameter(
                 field.name,
@@ -67,14 +67,19 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 @app.command("slice")
 @_takes(SliceConfig)
 def _slice(**options: Any) -> None:
-    """The loss on the plane through a checkpoint, an earlier one and the quantized weights.
+    r"""The loss on the plane through a checkpoint, an earlier one and the quantized weights.
 
     Writes an HDF5 grid, an interactive HTML page, and a PDF and PNG of its contour. Interrupted, the same command goes
     on where it stopped.
 
-    [dim]landscape slice EleutherAI/pythia-160m@step143000 --prev @step142000 --quant gptq-w3-g128 --text wikitext[/dim]
-
-    [dim]landscape slice runs/mine@8000 --quant rtn-w4-g64-asym --text held-out.jsonl --tokens 20000[/dim]
+    \b
+    A model of the Hub, the protocol of arXiv 2510.06213:
+      landscape slice EleutherAI/pythia-160m@step143000 --prev @step142000 --quant gptq-w3-g128
+          --text refinedweb --calibration allenai/c4:en:train
+    Your own run, against the checkpoint before:
+      landscape slice runs/mine@8000 --quant rtn-w4-g64-asym --text held-out.jsonl --tokens 20000
+    A lone model, on a plane with a random direction, per story:
+      landscape slice models/stories --quant rtn-w3-g32 --text stories.txt --packing documents --bos
     """
     config = SliceConfig(**options)
     _quiet_libraries()

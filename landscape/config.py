@@ -17,12 +17,10 @@ DTYPES = ("float32", "bfloat16", "float16")
 PACKINGS = ("joined", "documents")
 RANDOM = "random"
 
-INPUTS, GRID, RUN = "What to measure", "The grid", "How to run"
 
-
-def option(default: Any, panel: str, text: str) -> Any:
+def option(default: Any, text: str) -> Any:
     """A field with what `--help` says of it."""
-    return field(default=default, metadata={"panel": panel, "help": text})
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
@@ -43,42 +41,43 @@ class SliceConfig:
     )
     prev: str | None = option(
         None,
-        INPUTS,
         "Θ_{K−1}: @revision in the same run, any other reference, or 'random' for a seeded, filter-normalized "
         "direction. Default: the checkpoint before MODEL in its run.",
     )
-    quant: str = option("gptq-w3-g128", INPUTS, "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …")
+    quant: str = option("gptq-w3-g128", "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …")
     text: str = option(
         "wikitext",
-        INPUTS,
         "Evaluation text: a .txt or .jsonl file (or .gz, .xz), a directory of them, or a datasets id with optional "
         ":configuration:split.",
     )
     calibration: str | None = option(
-        None, INPUTS, "Calibration text for GPTQ. Default: what follows the evaluation windows in TEXT."
+        None, "Calibration text for GPTQ. Default: what follows the evaluation windows in TEXT."
     )
-    tokenizer: str | None = option(None, INPUTS, "Take the tokenizer of this model instead of MODEL's own.")
-    seq_len: int | None = option(None, INPUTS, "Tokens per window. Default: 2048, or the model's context if shorter.")
+    tokenizer: str | None = option(None, "Take the tokenizer of this model instead of MODEL's own.")
+    seq_len: int | None = option(None, "Tokens per window. Default: 2048, or the model's context if shorter.")
     tokens: int | None = option(
-        None, INPUTS, "Evaluation tokens. Default: 600,000, or 16 windows where the context is below 2048."
+        None, "Evaluation tokens. Default: 600,000, or 16 windows where the context is below 2048."
     )
-    calibration_windows: int | None = option(None, INPUTS, "Default: 1024, or 128 where the context is below 2048.")
+    calibration_windows: int | None = option(None, "Default: 1024, or 128 where the context is below 2048.")
+    calibration_packing: Literal["joined", "documents"] | None = option(
+        None, "Default: 'documents' for a text of its own and a context of 2048 or more, otherwise as --packing."
+    )
     packing: Literal["joined", "documents"] = option(
-        "joined", INPUTS, "'joined': documents run on and are cut into windows; 'documents': a window each."
+        "joined", "'joined': documents run on and are cut into windows; 'documents': a window each."
     )
-    bos: bool = option(False, INPUTS, "Begin each document with the tokenizer's beginning-of-sequence token.")
-    grid: str = option("31x31", GRID, "Cells along α and β.")
-    margin: float = option(0.5, GRID, "Room around the points, as a fraction of their spread.")
+    bos: bool = option(False, "Begin each document with the tokenizer's beginning-of-sequence token.")
+    grid: str = option("31x31", "Cells along α and β.")
+    margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
     bounds: str | None = option(
-        None, GRID, "α_low,α_high,β_low,β_high instead of a margin, so that several slices share axes."
+        None, "α_low,α_high,β_low,β_high instead of a margin, so that several slices share axes."
     )
-    dtype: str = option("float32", RUN, "Forward pass in float32, bfloat16 or float16; weights stay float32.")
-    batch_size: int = option(8, RUN, "Windows per forward pass.")
-    seed: int = option(0, RUN, "Of the random direction.")
-    device: str = option("auto", RUN, "auto, cpu, cuda, …")
-    out: Path = option(Path("figures/slices"), RUN, "Directory, or the .h5 file itself; page and figures go beside it.")
-    overwrite: bool = option(False, RUN, "Begin anew where a file already holds a slice.")
-    remote_code: bool = option(False, RUN, "Run Python code that comes with the model.")
+    dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16; weights stay float32.")
+    batch_size: int = option(8, "Windows per forward pass.")
+    seed: int = option(0, "Of the random direction.")
+    device: str = option("auto", "auto, cpu, cuda, …")
+    out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
+    overwrite: bool = option(False, "Begin anew where a file already holds a slice.")
+    remote_code: bool = option(False, "Run Python code that comes with the model.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
@@ -90,6 +89,7 @@ class SliceConfig:
             raise OptionError(f"--seq-len {self.seq_len}: a window needs at least 2 tokens to predict one")
         if not (math.isfinite(self.margin) and self.margin >= 0):
             raise OptionError(f"--margin {self.margin}: expected a fraction of at least 0, such as 0.5")
-        for name, known in (("dtype", DTYPES), ("packing", PACKINGS)):
+        for name, known in (("dtype", DTYPES), ("packing", PACKINGS), ("calibration_packing", (None, *PACKINGS))):
             if getattr(self, name) not in known:
-                raise OptionError(f"--{name} {getattr(self, name)}: expected one of {', '.join(known)}")
+                words = ", ".join(word for word in known if word)
+                raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected one of {words}")

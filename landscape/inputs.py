@@ -56,7 +56,8 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
         raise OptionError(f"--seq-len {seq_len}: longer than the {context} tokens this model was built for")
     large = context >= PROTOCOL_SEQ_LEN
 
-    reader = WindowReader(documents(config.text), tokenizer, seq_len, config.packing, config.bos)
+    texts = documents(config.text)
+    reader = WindowReader(texts, tokenizer, seq_len, config.packing, config.bos)
     evaluation = reader.take_tokens(config.tokens or (PROTOCOL_TOKENS if large else SMALL_WINDOWS * seq_len))
     name = display_name(config.text)
     if not len(evaluation):
@@ -68,9 +69,11 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
 
     wanted = config.calibration_windows or (PROTOCOL_CALIBRATION if large else SMALL_CALIBRATION)
     source = f"{name} after the evaluation windows"
+    packing = config.calibration_packing or ("documents" if large and config.calibration else config.packing)
     if config.calibration:
-        source = display_name(config.calibration)
-        reader = WindowReader(documents(config.calibration), tokenizer, seq_len, config.packing, config.bos)
+        source, texts = display_name(config.calibration), documents(config.calibration)
+    if config.calibration or packing != config.packing:
+        reader = WindowReader(texts, tokenizer, seq_len, packing, config.bos)
     calibration = reader.take(wanted)
     if not len(calibration):
         raise TextError(

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import build
+from conftest import build, prose
 from test_slices import content
 
 import landscape as ls
@@ -197,6 +197,16 @@ def test_calibration_follows_the_evaluation_windows(run: Path, text_file: Path, 
     rest = reader.take(128)
     assert stored.attributes["calibration_fingerprint"] == rest.fingerprint
     assert any(f"calibrated on {len(rest)} windows, 128 wanted" in note for note in reporter.notes)
+
+
+def test_calibration_may_be_documents_of_another_text(run: Path, text_file: Path, tmp_path: Path, tokenizer):
+    texts = [prose(n, seed=n) for n in (40, 9, 60, 25)]
+    (tmp_path / "c.txt").write_text("\n<|endoftext|>\n".join(texts))
+    changes = {"quant": "gptq-w3-g16", "calibration": str(tmp_path / "c.txt"), "calibration_packing": "documents"}
+    stored = ls.render_slice(config(run, text_file, tmp_path, **changes)).slice
+    expected = WindowReader([text.strip() for text in texts], tokenizer, 32, "documents").take(10)
+    assert stored.attributes["calibration_fingerprint"] == expected.fingerprint
+    assert stored.attributes["calibration_tokens"] == expected.n_tokens
 
 
 def test_non_finite_weights_are_measured_or_named(run: Path, text_file: Path, tmp_path: Path, broken_copy):
