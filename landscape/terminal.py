@@ -113,10 +113,10 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
         console.print(Text.assemble((f"{point.label}  ", "bold"), meanings[point.name]))
     console.print(table)
     lines = [
-        f"ΔQ = L(Θ̂)/L(Θ) − 1 = {_number(hat.loss / origin.loss - 1, '.3%')}, losses in nats on {facts['eval_tokens']:,} "
-        f"tokens of {facts['text']} ({facts['eval_windows']} windows), {facts['dtype']}",
-        f"‖δ‖ = {hat.distance:.4g} = {hat.distance / facts['weight_norm']:.2%} of ‖Θ‖; {facts['quantized_parameters']:,} "
-        f"of {facts['total_parameters']:,} parameters quantized"
+        f"ΔQ = L(Θ̂)/L(Θ) − 1 = {_number(hat.loss / origin.loss - 1, '.3%')}, in nats on "
+        f"{facts['eval_tokens']:,} tokens of {facts['text']} ({facts['eval_windows']} windows), {facts['dtype']}",
+        f"‖δ‖ = {hat.distance:.4g} = {hat.distance / facts['weight_norm']:.2%} of ‖Θ‖; "
+        f"{facts['quantized_parameters']:,} of {facts['total_parameters']:,} parameters quantized"
         + (f", calibrated on {facts['calibration_tokens']:,} tokens" if facts["calibration_tokens"] else ""),
         f"grid {len(stored.alpha)}×{len(stored.beta)}, {seconds:.0f} s",
     ]

@@ -1,4 +1,4 @@
-"""Small real things to test on: transformers models built from their configurations, a tokenizer trained on the spot."""
+"""Small real things to test on: transformers models built from configurations, a tokenizer trained on the spot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(2)
 
 VOCABULARY = 300
-WORDS = "the cat and a dog sat on one mat while it rained over green hills far away from every town".split()
+TEXT = "the cat and a dog sat on one mat while it rained over green hills far away from every town"
+WORDS = TEXT.split()
 
 _WIDE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _COMMON = {**_WIDE, "vocab_size": VOCABULARY, "max_position_embeddings": 64}

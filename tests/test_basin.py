@@ -115,7 +115,7 @@ def test_a_named_file_is_never_mixed_into(run: Path, text_file: Path, tmp_path: 
     out = tmp_path / "mine.h5"
     ls.render_slice(config(run, text_file, tmp_path, out=out))
     before = content(out)
-    with pytest.raises(StoreError, match="made from other inputs.*--overwrite"):
+    with pytest.raises(StoreError, match=r"made from other inputs.*--overwrite"):
         ls.render_slice(config(run, text_file, tmp_path, out=out, quant="rtn-w4-g16"))
     assert content(out) == before
     replaced = ls.render_slice(config(run, text_file, tmp_path, out=out, quant="rtn-w4-g16", overwrite=True))

@@ -44,7 +44,7 @@ def test_a_missing_tensor_is_an_error_not_a_random_one(broken_copy):
 
 
 def test_a_tensor_of_another_shape_is_an_error(broken_copy):
-    with pytest.raises(ModelError, match="cannot be loaded|another shape"):
+    with pytest.raises(ModelError, match=r"cannot be loaded|another shape"):
         load_model(resolve(str(broken_copy(intermediate_size=96))))
 
 
@@ -92,7 +92,7 @@ def test_a_pickle_that_runs_code_is_refused(broken_copy, tmp_path: Path):
 def test_code_in_the_repository_runs_only_when_allowed(broken_copy):
     folder = broken_copy(model_type="own", auto_map={"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Model"})
     (folder / "own.py").write_text("raise RuntimeError('the code ran')\n")
-    with pytest.raises(ModelError, match="--remote-code|unreadable") as error:
+    with pytest.raises(ModelError, match=r"--remote-code|unreadable") as error:
         load_model(resolve(str(folder)))
     assert "the code ran" not in str(error.value)
     with pytest.raises(ModelError, match="the code ran"):
@@ -107,7 +107,7 @@ def test_tokenizer_and_sizes(run: Path, broken_copy):
     folder = broken_copy()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    with pytest.raises(ModelError, match="no tokenizer.*--tokenizer"):
+    with pytest.raises(ModelError, match=r"no tokenizer.*--tokenizer"):
         load_tokenizer(resolve(str(folder)))
 
 

@@ -97,7 +97,8 @@ def test_rounding_properties(bits: int, symmetric: bool):
     torch.manual_seed(bits)
     weight = torch.randn(12, 64, dtype=torch.float64)
     rounded = round_to_nearest(weight, bits, 16, symmetric)
-    for row, was in zip(rounded.unflatten(1, (4, 16)).flatten(0, 1), weight.unflatten(1, (4, 16)).flatten(0, 1)):
+    groups = (matrix.unflatten(1, (4, 16)).flatten(0, 1) for matrix in (rounded, weight))
+    for row, was in zip(*groups, strict=True):
         grid = fit(was[None], bits, symmetric)
         steps = row / grid.scale[0, 0]
         assert torch.allclose(steps, steps.round(), atol=1e-9)  # on the grid

@@ -1,6 +1,6 @@
 """Measure the bundled run and write what came out to `expected.json`, which the tests hold the code to.
 
-    python data/reference/record.py        # the second half of `make reference`
+The second half of `make reference`.
 """
 
 from __future__ import annotations
