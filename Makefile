@@ -12,7 +12,6 @@ ifndef MODEL
 MODEL := $(REFERENCE)/run
 TEXT ?= $(REFERENCE)/corpus/validation.jsonl.xz
 CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
-GRID ?= 21x21
 endif
 
 option = $(if $($(1)),--$(2) '$($(1))')

@@ -2,8 +2,8 @@
 
 >>> import landscape as ls
 >>> config = ls.SliceConfig("EleutherAI/pythia-160m@step143000", quant="gptq-w3-g128", text="wikitext")
->>> config.grid
-'31x31'
+>>> config.dtype
+'float32'
 
 `ls.render_slice(config)` makes the slice; `ls.read_slice(path)` opens a stored one. Names load when first used, so
 that importing the package does not import torch.

@@ -118,7 +118,7 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
     """
     reporter = reporter or Silent()
     quantizer = quantize.parse(config.quant)
-    grid = slices.parse_grid(config.grid)
+    grid = slices.parse_grid(config.grid) if config.grid else None
     bounds = slices.parse_bounds(config.bounds) if config.bounds else None
     device = models.pick_device(config.device)
     reporter.stage("resolving the model")
@@ -128,7 +128,8 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
 
     loaded: inputs.Loaded | None = None
     for previous in inputs.earlier(config, checkpoint):
-        job = _Job(config, checkpoint, previous, quantizer, text, device, grid, bounds)
+        cells = grid or slices.parse_grid(text.defaults.grid)
+        job = _Job(config, checkpoint, previous, quantizer, text, device, cells, bounds)
         with slices.lock(job.path):
             if _is_complete(job):
                 reporter.note(f"{job.path.name} was complete: nothing was evaluated again")

@@ -55,9 +55,7 @@ class SliceConfig:
     )
     tokenizer: str | None = option(None, "Take the tokenizer of this model instead of MODEL's own.")
     seq_len: int | None = option(None, "Tokens per window. Default: 2048, or the model's context if shorter.")
-    tokens: int | None = option(
-        None, "Evaluation tokens. Default: 600,000, or 16 windows where the context is below 2048."
-    )
+    tokens: int | None = option(None, "Evaluation tokens. Default: 600,000, or 4096 where the context is below 2048.")
     calibration_windows: int | None = option(None, "Default: 1024, or 128 where the context is below 2048.")
     calibration_packing: Literal["joined", "documents"] | None = option(
         None, "Default: 'documents' for a text of its own and a context of 2048 or more, otherwise as --packing."
@@ -66,7 +64,7 @@ class SliceConfig:
         "joined", "'joined': documents run on and are cut into windows; 'documents': a window each."
     )
     bos: bool = option(False, "Begin each document with the tokenizer's beginning-of-sequence token.")
-    grid: str = option("31x31", "Cells along α and β.")
+    grid: str | None = option(None, "Cells along α and β. Default: 31x31, or 21x21 where the context is below 2048.")
     margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
     bounds: str | None = option(
         None, "α_low,α_high,β_low,β_high instead of a margin, so that several slices share axes."

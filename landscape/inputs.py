@@ -18,18 +18,33 @@ from landscape.texts import display_name, documents
 from landscape.tokens import WindowReader, Windows, check_vocabulary
 from landscape.weights import Weights, check_same_space
 
-PROTOCOL_SEQ_LEN, PROTOCOL_TOKENS, PROTOCOL_CALIBRATION = 2048, 600_000, 1024  # arXiv 2510.06213
-SMALL_WINDOWS, SMALL_CALIBRATION = 16, 128  # for models whose context is shorter than the protocol's windows
+
+@dataclass(frozen=True)
+class Defaults:
+    """How much to measure where nothing is asked for."""
+
+    seq_len: int
+    tokens: int
+    calibration_windows: int
+    grid: str
+
+
+PROTOCOL = Defaults(2048, 600_000, 1024, "31x31")  # arXiv 2510.06213
+SMALL = Defaults(2048, 4096, 128, "21x21")  # for models whose context is shorter than the protocol's windows
 
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Text:
-    """Evaluation windows, and calibration windows that share no token with them; None where none are needed."""
+    """Evaluation windows, and calibration windows that share no token with them; None where none are needed.
+
+    `defaults` are those that fit the model.
+    """
 
     evaluation: Windows
     calibration: Windows | None
+    defaults: Defaults
 
 
 @dataclass(frozen=True)
@@ -51,25 +66,27 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
     belongs_to = resolve(config.tokenizer, checkpoint, config.remote_code) if config.tokenizer else checkpoint
     tokenizer = models.load_tokenizer(belongs_to, config.remote_code)
     context = models.context_length(checkpoint, remote_code=config.remote_code)
-    seq_len = config.seq_len or min(PROTOCOL_SEQ_LEN, context)
+    defaults = PROTOCOL if context >= PROTOCOL.seq_len else SMALL
+    seq_len = config.seq_len or min(defaults.seq_len, context)
     if seq_len > context:
         raise OptionError(f"--seq-len {seq_len}: longer than the {context} tokens this model was built for")
-    large = context >= PROTOCOL_SEQ_LEN
 
     texts = documents(config.text)
     reader = WindowReader(texts, tokenizer, seq_len, config.packing, config.bos)
-    evaluation = reader.take_tokens(config.tokens or (PROTOCOL_TOKENS if large else SMALL_WINDOWS * seq_len))
+    evaluation = reader.take_tokens(config.tokens or defaults.tokens)
     name = display_name(config.text)
     if not len(evaluation):
         raise TextError(
             f"text {name}: too short for one window of {seq_len} tokens; give more text or a smaller --seq-len"
         )
     if not calibrate:
-        return Text(evaluation, None)
+        return Text(evaluation, None, defaults)
 
-    wanted = config.calibration_windows or (PROTOCOL_CALIBRATION if large else SMALL_CALIBRATION)
+    wanted = config.calibration_windows or defaults.calibration_windows
     source = f"{name} after the evaluation windows"
-    packing = config.calibration_packing or ("documents" if large and config.calibration else config.packing)
+    packing = config.calibration_packing or (
+        "documents" if defaults is PROTOCOL and config.calibration else config.packing
+    )
     if config.calibration:
         source, texts = display_name(config.calibration), documents(config.calibration)
     if config.calibration or packing != config.packing:
@@ -81,7 +98,7 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
         )
     if len(calibration) < wanted:
         note(f"calibrated on {len(calibration)} windows, {wanted} wanted: {source} has no more")
-    return Text(evaluation, calibration)
+    return Text(evaluation, calibration, defaults)
 
 
 def load(config: SliceConfig, checkpoint: Checkpoint, text: Text, device: str) -> Loaded:
