@@ -9,7 +9,7 @@ REFERENCE := data/reference
 
 # Without MODEL, the bundled run on its own text; with it, whatever the caller names.
 ifndef MODEL
-MODEL := $(REFERENCE)/run
+MODEL := $(REFERENCE)/mini-pythia
 TEXT ?= $(REFERENCE)/corpus/validation.jsonl.xz
 CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
 endif

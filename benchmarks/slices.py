@@ -37,7 +37,7 @@ REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=str(REFERENCE / "run"))
+    parser.add_argument("--model", default=str(REFERENCE / "mini-pythia"))
     parser.add_argument("--text", default=str(REFERENCE / "corpus" / "validation.jsonl.xz"))
     parser.add_argument("--cells", default="25x25")
     parser.add_argument("--windows", type=int, default=16)

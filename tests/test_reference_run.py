@@ -48,7 +48,7 @@ def test_the_recorded_numbers_show_the_decay_and_what_quantization_makes_of_it()
 
 
 def test_gptq_beats_rounding_on_every_layer_of_a_trained_model():
-    checkpoint = resolve(f"{REFERENCE / 'run'}@8000")
+    checkpoint = resolve(f"{REFERENCE / 'mini-pythia'}@8000")
     model, tokenizer = load_model(checkpoint), load_tokenizer(checkpoint)
     text = documents(str(REFERENCE / "corpus" / "train.jsonl.xz"))
     calibration = WindowReader(text, tokenizer, 256).take(32)
@@ -60,7 +60,7 @@ def test_gptq_beats_rounding_on_every_layer_of_a_trained_model():
 
 
 def test_it_is_a_run_with_a_predecessor_and_small_enough_for_git():
-    assert next(predecessors(resolve(str(REFERENCE / "run")))) == "@step7200"
+    assert next(predecessors(resolve(str(REFERENCE / "mini-pythia")))) == "@step7200"
     assert sum(path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()) < 12e6
 
 
@@ -72,7 +72,7 @@ def test_held_out_text_is_not_training_text():
 def test_the_training_script_makes_this_model():
     import train
 
-    checkpoint = resolve(f"{REFERENCE / 'run'}@8000")
+    checkpoint = resolve(f"{REFERENCE / 'mini-pythia'}@8000")
     config, built = load_model(checkpoint).config, train.build_model().config
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings"):
         assert getattr(config, name) == getattr(built, name)

@@ -25,7 +25,7 @@ SEQ_LEN, EVALUATION, CALIBRATION = 256, 64, 128  # windows
 
 def measure(step: int) -> dict[str, Any]:
     """Loss of one checkpoint in nats per token, ‖Θ‖, and the loss and ‖δ‖ of each quantizer."""
-    checkpoint = resolve(f"{HERE / 'run'}@{step}")
+    checkpoint = resolve(f"{HERE / 'mini-pythia'}@{step}")
     tokenizer, model = load_tokenizer(checkpoint), load_model(checkpoint)
     held_out, seen = (str(HERE / "corpus" / f"{split}.jsonl.xz") for split in ("validation", "train"))
     evaluation = WindowReader(documents(held_out), tokenizer, SEQ_LEN).take(EVALUATION)

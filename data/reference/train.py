@@ -3,7 +3,7 @@
 The run shows in miniature what the suite is for: a long phase of constant learning rate, then a linear cooldown,
 with checkpoints kept on both sides. Weights are stored in float16, as EleutherAI stores Pythia's.
 
-    python data/reference/train.py --out data/reference/run        # what `make reference` does
+    python data/reference/train.py --out data/reference/mini-pythia        # what `make reference` does
 
 Everything is seeded. On one kind of processor the run repeats to the bit; on another, floating-point sums come in
 another order and the run is a statistically equal one.
@@ -77,7 +77,7 @@ def build_model() -> GPTNeoXForCausalLM:
 def main() -> None:
     """Train, and write `step<N>/` checkpoints and `log.jsonl` below --out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE / "run")
+    parser.add_argument("--out", type=Path, default=HERE / "mini-pythia")
     args = parser.parse_args()
     torch.manual_seed(SEED)
 
