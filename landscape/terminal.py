@@ -24,7 +24,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from landscape.basin import SliceResult
-    from landscape.slices import StoredSlice
+    from landscape.slices import StoredPoint, StoredSlice
 
 _LONG = 600  # seconds left at which advice is worth its line
 
@@ -104,7 +104,7 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
             _number(point.loss, ".4f"),
             _number(_exp(point.loss), ".3f"),
             "" if point is origin else _number(change, "+.4f"),
-            "" if point is origin else _number(change / origin.loss, "+.2%"),
+            "" if point is origin else _number(_relative_change(point, origin), "+.2%"),
             *(f"{value:.4g}" if abs(value) > 1e-6 * hat.distance else "0" for value in (point.alpha, point.beta)),
             f"{point.distance:.4g}",
         )
@@ -113,7 +113,7 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
         console.print(Text.assemble((f"{point.label}  ", "bold"), meanings[point.name]))
     console.print(table)
     lines = [
-        f"ΔQ = L(Θ̂)/L(Θ) − 1 = {_number(hat.loss / origin.loss - 1, '.3%')}, in nats on "
+        f"ΔQ = L(Θ̂)/L(Θ) − 1 = {_number(_relative_change(hat, origin), '.3%')}, in nats on "
         f"{facts['eval_tokens']:,} tokens of {facts['text']} ({facts['eval_windows']} windows), {facts['dtype']}",
         f"‖δ‖ = {hat.distance:.4g} = {hat.distance / facts['weight_norm']:.2%} of ‖Θ‖; "
         f"{facts['quantized_parameters']:,} of {facts['total_parameters']:,} parameters quantized"
@@ -125,7 +125,7 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
     for note in [*notes, *observations(stored)]:
         console.print(Text.assemble(("note    ", "yellow"), note))
     for what, path in (("data", result.path), ("figure", result.figures[0]), ("page", result.page)):
-        console.print(Text.assemble((f"{what:<8}", "bold green"), _relative(path)), soft_wrap=True)
+        console.print(Text.assemble((f"{what:<8}", "bold green"), _shown(path)), soft_wrap=True)
 
 
 def observations(stored: StoredSlice) -> list[str]:
@@ -155,6 +155,10 @@ def observations(stored: StoredSlice) -> list[str]:
     return notes
 
 
+def _relative_change(point: StoredPoint, origin: StoredPoint) -> float:
+    return point.loss / origin.loss - 1 if origin.loss else math.nan
+
+
 def _number(value: float, form: str) -> str:
     return format(value, form) if math.isfinite(value) else str(value)
 
@@ -163,7 +167,7 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def _relative(path: Path) -> str:
+def _shown(path: Path) -> str:
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -71,18 +71,20 @@ class WindowReader:
 
     def take(self, n_windows: int) -> Windows:
         """The next `n_windows` windows, or all that are left (perhaps none) when the text ends before."""
-        return self._take(lambda pieces: len(pieces) >= n_windows)
+        return self._take(lambda windows, tokens: windows >= n_windows)
 
     def take_tokens(self, n_tokens: int) -> Windows:
         """As many whole windows as fit into `n_tokens` tokens, at least one; fewer when the text ends before."""
-        return self._take(lambda pieces: bool(pieces) and sum(map(len, pieces)) + self.seq_len > n_tokens)
+        return self._take(lambda windows, tokens: windows > 0 and tokens + self.seq_len > n_tokens)
 
-    def _take(self, enough: Callable[[list[list[int]]], bool]) -> Windows:
+    def _take(self, enough: Callable[[int, int], bool]) -> Windows:
         pieces: list[list[int]] = []
-        while not enough(pieces):
+        tokens = 0
+        while not enough(len(pieces), tokens):
             if self.packing == "joined" and len(self._buffer) - self._start >= self.seq_len:
                 pieces.append(self._buffer[self._start : self._start + self.seq_len])
                 self._start += self.seq_len
+                tokens += self.seq_len
                 continue
             document = next(self._documents, None)
             if document is None:
@@ -93,6 +95,7 @@ class WindowReader:
                 self._start = 0
             elif len(ids) >= 2:
                 pieces.append(ids[: self.seq_len])
+                tokens += len(pieces[-1])
         return _padded(pieces, self.seq_len)
 
 
