@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -164,12 +165,22 @@ def test_a_disk_that_fills_up_is_one_line(things: dict[str, str], tmp_path: Path
 def test_interrupting_says_how_to_go_on(things: dict[str, str], tmp_path: Path):
     arguments = [things["run"], "--text", things["text"], "--quant", "rtn-w3-g16", "--grid", "90x90"]
     command = [sys.executable, "-m", "landscape.cli", "slice", *arguments, "--out", str(tmp_path / "s.h5")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a test run in the background hands on SIGINT as ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (tmp_path / "s.h5").exists():
         time.sleep(0.05)
-    process.send_signal(2)
-    _, err = process.communicate(timeout=60)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "interrupted; the same command goes on where it stopped" in err
     assert "Traceback" not in err
