@@ -45,3 +45,7 @@ class MissingExtraError(LandscapeError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         """Say that `purpose` needs `package`, which `extra` brings."""
         super().__init__(f"{purpose} needs the package {package}: pip install 'landscape[{extra}]'")
+
+
+class CurvatureError(LandscapeError):
+    """A second derivative that cannot be taken: a random or non-finite loss, a kernel or a vector that does not fit."""

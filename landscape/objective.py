@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +31,18 @@ class Objective(Protocol):
 
     def __call__(self, weights: Mapping[str, Tensor], batch: Any) -> tuple[Tensor, int]:
         """(sum of the losses over the batch: a scalar tensor that can be differentiated, number of losses)."""
+        ...
+
+
+class SplitObjective(Objective, Protocol):
+    """An objective that is a loss of a model's outputs, as the Gauss-Newton matrix needs it: loss(outputs(Θ))."""
+
+    def outputs(self, weights: Mapping[str, Tensor], batch: Any) -> Tensor:
+        """What the model says of the batch."""
+        ...
+
+    def loss(self, outputs: Tensor, batch: Any) -> tuple[Tensor, int]:
+        """(sum of the losses given the outputs, number of losses)."""
         ...
 
 
@@ -59,10 +71,17 @@ class TokenCrossEntropy:
 
     def __call__(self, weights: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """(Σ −log p(token | tokens before it in its window) in nats, number of predicted tokens)."""
+        return self.loss(self.outputs(weights, batch), batch)
+
+    def outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """Logits (windows, tokens, vocabulary)."""
         inputs = {"input_ids": batch.ids, "use_cache": False}
-        with _autocast(batch.ids.device.type, self.dtype):
-            logits = functional_call(self.model, dict(weights), (), inputs).logits  # (windows, tokens, vocabulary)
-        return sum_cross_entropy(logits, batch.ids, batch.lengths), batch.n_targets
+        with _autocast(batch.ids.device.type, self.dtype), _padding_held(self.model):
+            return functional_call(self.model, dict(weights), (), inputs).logits
+
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """The sum and count of `__call__` from logits."""
+        return sum_cross_entropy(outputs, batch.ids, batch.lengths), batch.n_targets
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,25 @@ def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
         )
         total = total + losses.sum(dtype=torch.float64)
     return total
+
+
+@contextlib.contextmanager
+def _padding_held(model: nn.Module) -> Iterator[None]:
+    """Make the row of a padding token a constant in every kind of derivative.
+
+    Reverse mode leaves that row out by itself; forward mode does not, so that its products would not be symmetric.
+    """
+    padded = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None]
+    handles = [module.register_forward_hook(_hold_padding) for module in padded]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hold_padding(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    return torch.where((inputs[0] == module.padding_idx)[..., None], output.detach(), output)
 
 
 def _autocast(device_type: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:

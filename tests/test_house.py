@@ -24,6 +24,7 @@ ALLOWED = {
     "models": {"references"},
     "quantize": set(),
     "slices": set(),
+    "curvature": {"objective"},
     "viewer": {"slices"},
     "inputs": {"models", "references", "texts", "objective", "config"},
     "basin": {"inputs", "models", "references", "texts", "objective", "config", "quantize", "slices", "viewer"},

@@ -1,0 +1,53 @@
+"""Second derivatives of an objective: operators, and estimators on operators.
+
+An operator is a symmetric matrix known by its products; an estimator is a function on an operator that returns a frozen
+result with its uncertainty. Nothing here knows what a language model is.
+"""
+
+from landscape.curvature.adam import diagonal_from_gradients, diagonal_from_state
+from landscape.curvature.density import Density, spectral_density
+from landscape.curvature.difference import DifferenceHessian
+from landscape.curvature.direction import DirectionCurvature, along
+from landscape.curvature.gauss_newton import GaussNewton
+from landscape.curvature.hessian import Hessian
+from landscape.curvature.lanczos import Eigenvalues, Krylov, StopRule, eigenvalues
+from landscape.curvature.loss_differences import CriticalStep, LossAlong, critical_step, trace_by_losses
+from landscape.curvature.operators import LinearOperator, Matrix, Preconditioned
+from landscape.curvature.parameters import ParameterSpace
+from landscape.curvature.power import PowerResult, power_iteration
+from landscape.curvature.sketched_trace import hutch_plus_plus, xtrace
+from landscape.curvature.start import draft, noisy
+from landscape.curvature.trace import Budget, Trace, hutchinson
+
+__all__ = [
+    "Budget",
+    "CriticalStep",
+    "Density",
+    "DifferenceHessian",
+    "DirectionCurvature",
+    "Eigenvalues",
+    "GaussNewton",
+    "Hessian",
+    "Krylov",
+    "LinearOperator",
+    "LossAlong",
+    "Matrix",
+    "ParameterSpace",
+    "PowerResult",
+    "Preconditioned",
+    "StopRule",
+    "Trace",
+    "along",
+    "critical_step",
+    "diagonal_from_gradients",
+    "diagonal_from_state",
+    "draft",
+    "eigenvalues",
+    "hutch_plus_plus",
+    "hutchinson",
+    "noisy",
+    "power_iteration",
+    "spectral_density",
+    "trace_by_losses",
+    "xtrace",
+]

@@ -1,0 +1,109 @@
+"""A symmetric matrix known by its products, and what can be built from one without looking inside."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from landscape.errors import CurvatureError
+
+
+class LinearOperator(ABC):
+    """A symmetric n×n matrix A: `A @ v` for a vector (n,), `A @ V` for a block of k vectors (n, k).
+
+    Blocks lie in memory as k rows of n elements: `V = rows.T` costs nothing, and `(A @ V).T` is contiguous.
+
+    Attributes:
+        n: the dimension.
+        dtype, device: of its vectors.
+        products: vectors multiplied so far.
+    """
+
+    def __init__(self, n: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.n, self.dtype, self.device = n, dtype, device
+        self.products = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n)."""
+        return self.n, self.n
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        """A·v or A·V.
+
+        Raises:
+            CurvatureError: a vector of another length, dtype or device, or one that is not finite.
+        """
+        if v.ndim not in (1, 2) or v.shape[0] != self.n:
+            raise CurvatureError(
+                f"a vector of shape {tuple(v.shape)}: expected ({self.n},) or ({self.n}, k), an element per parameter"
+            )
+        if v.dtype != self.dtype or v.device.type != self.device.type:
+            raise CurvatureError(
+                f"a vector of {v.dtype} on {v.device}: expected {self.dtype} on {self.device}, as the parameters"
+            )
+        rows = v[None] if v.ndim == 1 else v.T.contiguous()
+        self.products += len(rows)
+        product = self._multiply(rows.detach())
+        return product[0] if v.ndim == 1 else product.T
+
+    @abstractmethod
+    def _multiply(self, rows: Tensor) -> Tensor:
+        """A applied to each of k rows (k, n); new rows (k, n)."""
+
+    def parts(self) -> Sequence[LinearOperator]:
+        """Operators that add up to this one and cost as much together as it does; itself where there are none."""
+        return [self]
+
+
+class Matrix(LinearOperator):
+    """A dense symmetric matrix as an operator: for tests, and for matrices that are small."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__(len(matrix), matrix.dtype, matrix.device)
+        self.matrix = matrix
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        return rows @ self.matrix.T
+
+
+class Preconditioned(LinearOperator):
+    """P^{−1/2} A P^{−1/2} for a positive diagonal P (n,).
+
+    With Adam's P = √v̂ + ε this is the matrix whose largest eigenvalue meets 2/η (more exactly (2 + 2β₁)/((1 − β₁)η)) at
+    the edge of stability of Adam (Cohen et al. 2022, arXiv 2207.14484).
+
+    Raises:
+        CurvatureError: an element of the diagonal is not positive and finite.
+    """
+
+    def __init__(self, operator: LinearOperator, diagonal: Tensor) -> None:
+        super().__init__(operator.n, operator.dtype, operator.device)
+        if diagonal.shape != (operator.n,):
+            raise CurvatureError(f"a diagonal of shape {tuple(diagonal.shape)}: expected ({operator.n},)")
+        odd = int((~(torch.isfinite(diagonal) & (diagonal > 0))).sum())
+        if odd:
+            raise CurvatureError(
+                f"a preconditioner with {odd} elements that are not positive and finite: add ε before preconditioning"
+            )
+        self.operator = operator
+        self.scale = diagonal.to(operator.device).double().rsqrt().to(operator.dtype)
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        return (self.operator @ (rows * self.scale).T).T * self.scale
+
+    def parts(self) -> Sequence[LinearOperator]:
+        """The parts of the operator, each preconditioned."""
+        inner = self.operator.parts()
+        if len(inner) == 1:
+            return [self]
+        made = []
+        for part in inner:
+            piece = object.__new__(Preconditioned)
+            LinearOperator.__init__(piece, self.n, self.dtype, self.device)
+            piece.operator, piece.scale = part, self.scale
+            made.append(piece)
+        return made
