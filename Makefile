@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices test check format reference bench-slices clean
+.PHONY: help slices sharpness test check format reference bench-slices clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -20,6 +20,10 @@ OPTIONS = $(call option,PREV,prev) $(call option,QUANT,quant) $(call option,TEXT
 	$(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) $(call option,DTYPE,dtype) \
 	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
 
+SHARPNESS = $(call option,QUANT,quant) $(call option,TEXT,text) $(call option,CALIBRATION,calibration) \
+	$(call option,PARAMS,params) $(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) \
+	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
+
 help: ## this menu
 	@echo 'make TARGET [NAME=value ...]'
 	@echo
@@ -31,6 +35,9 @@ help: ## this menu
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
 	@$(BIN)/landscape slice '$(MODEL)' $(OPTIONS)
+
+sharpness: $(INSTALLED) ## Hessian eigenvalues, trace and density: the bundled run, or MODEL=… TEXT=…
+	@$(BIN)/landscape sharpness '$(MODEL)' $(SHARPNESS)
 
 test: $(INSTALLED) ## run the tests
 	@$(BIN)/pytest $(ARGS)

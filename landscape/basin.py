@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,36 +20,15 @@ import torch
 from landscape import inputs, models, quantize, slices
 from landscape.config import RANDOM, SliceConfig
 from landscape.errors import ModelError, OptionError, StoreError
+from landscape.files import lock
 from landscape.objective import mean
 from landscape.references import Checkpoint, resolve
+from landscape.reporting import Reporter, Silent, versions
 from landscape.texts import display_name
 from landscape.weights import Weights, random_direction
 
 LABELS = {"theta": "Θ_K", "theta_prev": "Θ_{K−1}", "theta_hat": "Θ̂_K"}
 PROFILE = np.linspace(-0.25, 1.25, 31)  # both ends of Θ_K → Θ̂_K are among the places
-
-
-class Reporter(Protocol):
-    """Hears how the job goes on."""
-
-    def stage(self, name: str) -> Callable[[int, int], None]:
-        """A new stage begins; the function returned takes (done, total)."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something the user should know of this result."""
-        ...
-
-
-class Silent:
-    """A reporter that says nothing."""
-
-    def stage(self, name: str) -> Callable[[int, int], None]:
-        """Ignore the stage and its progress."""
-        return lambda done, total: None
-
-    def note(self, text: str) -> None:
-        """Ignore the note."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +106,13 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
     for previous in inputs.earlier(config, checkpoint):
         cells = grid or slices.parse_grid(text.defaults.grid)
         job = _Job(config, checkpoint, previous, quantizer, text, device, cells, bounds)
-        with slices.lock(job.path):
+        with lock(job.path):
             if _is_complete(job):
                 reporter.note(f"{job.path.name} was complete: nothing was evaluated again")
                 return _draw(job.path, reporter)
             if loaded is None:
                 reporter.stage(f"loading {checkpoint}")
-                loaded = inputs.load(config, checkpoint, text, device)
+                loaded = inputs.load(config, checkpoint, text, device, config.dtype)
             before = _before(job, loaded.theta, reporter)
             if before is not None:
                 _evaluate(job, loaded, before, reporter)
@@ -261,9 +237,3 @@ def _draw(path: Path, reporter: Reporter) -> SliceResult:
     for figure in figures:
         viewer.write_figure(stored, figure)
     return SliceResult(path, page, figures, stored)
-
-
-def versions() -> dict[str, str]:
-    """The packages that a number may depend on."""
-    packages = ("landscape", "torch", "transformers", "numpy", "h5py")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from landscape.config import SliceConfig
+from landscape.config import SharpnessConfig, SliceConfig
 from landscape.errors import LandscapeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -31,7 +31,9 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
     """Give a command the options of `config`: each field's type, default, help and panel."""
     types = get_type_hints(config)
     parameters = []
-    for field in fields(config):
+    own = [field for field in fields(config) if field.name in config.__annotations__]
+    shared = [field for field in fields(config) if field.name not in config.__annotations__]
+    for field in shared[:1] + own + shared[1:]:  # the model, what this job is about, and what all jobs share
         about: dict[str, Any] = {"help": field.metadata["help"]}
         is_argument = field.default is MISSING
         if is_argument:
@@ -92,6 +94,36 @@ def _slice(**options: Any) -> None:
     with TerminalReporter(Console(stderr=True)) as reporter:
         result = render_slice(config, reporter)
     print_summary(Console(), result, reporter.notes, time.monotonic() - started)
+
+
+@app.command("sharpness")
+@_takes(SharpnessConfig)
+def _sharpness(**options: Any) -> None:
+    r"""Curvature of the loss: Hessian eigenvalues, trace and spectral density, each with its error.
+
+    Prints a table and writes an HDF5 file, and a PDF and PNG of the density. Interrupted, the same command goes
+    on where it stopped, in the middle of a Lanczos iteration too.
+
+    
+    Sharpness as in arXiv 2510.06213, 100 windows of 2048 tokens:
+      landscape sharpness EleutherAI/pythia-160m@step143000 --text refinedweb
+    Without the embeddings, with the trace of every layer:
+      landscape sharpness runs/mine@8000 --text held-out.jsonl --params '*,!*embed*' --layers
+    What the second order says of a quantizer:
+      landscape sharpness runs/mine --text held-out.jsonl --quant rtn-w4-g128
+    """
+    config = SharpnessConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.sharpness import measure_sharpness
+    from landscape.sharpness_table import print_sharpness
+    from landscape.terminal import TerminalReporter
+
+    started = time.monotonic()
+    with TerminalReporter(Console(stderr=True)) as reporter:
+        result = measure_sharpness(config, reporter)
+    print_sharpness(Console(), result, reporter.notes, time.monotonic() - started)
 
 
 def _quiet_libraries() -> None:

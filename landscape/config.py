@@ -15,6 +15,7 @@ from landscape.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
 PACKINGS = ("joined", "documents")
+PRODUCTS = ("reverse", "forward", "difference")
 RANDOM = "random"
 
 
@@ -24,10 +25,8 @@ def option(default: Any, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class SliceConfig:
-    """What to slice, on which text, how finely.
-
-    `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
+class MeasurementConfig:
+    """What every job that evaluates a model on a text needs to know.
 
     Raises:
         OptionError: a number or a word that cannot be used.
@@ -39,12 +38,6 @@ class SliceConfig:
             "(step500/, checkpoint-500/, …) with @step to choose."
         }
     )
-    prev: str | None = option(
-        None,
-        "Θ_{K−1}: @revision in the same run, any other reference, or 'random' for a seeded, filter-normalized "
-        "direction. Default: the checkpoint before MODEL in its run.",
-    )
-    quant: str = option("gptq-w3-g128", "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …")
     text: str = option(
         "wikitext",
         "Evaluation text: a .txt or .jsonl file (or .gz, .xz), a directory of them, or a datasets id with optional "
@@ -55,7 +48,7 @@ class SliceConfig:
     )
     tokenizer: str | None = option(None, "Take the tokenizer of this model instead of MODEL's own.")
     seq_len: int | None = option(None, "Tokens per window. Default: 2048, or the model's context if shorter.")
-    tokens: int | None = option(None, "Evaluation tokens. Default: 600,000, or 4096 where the context is below 2048.")
+    tokens: int | None = option(None, "Evaluation tokens; the default depends on the job and on the model's context.")
     calibration_windows: int | None = option(None, "Default: 1024, or 128 where the context is below 2048.")
     calibration_packing: Literal["joined", "documents"] | None = option(
         None, "Default: 'documents' for a text of its own and a context of 2048 or more, otherwise as --packing."
@@ -64,30 +57,113 @@ class SliceConfig:
         "joined", "'joined': documents run on and are cut into windows; 'documents': a window each."
     )
     bos: bool = option(False, "Begin each document with the tokenizer's beginning-of-sequence token.")
+    batch_size: int = option(8, "Windows per forward pass.")
+    seed: int = option(0, "Of everything random.")
+    device: str = option("auto", "auto, cpu, cuda, …")
+    out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
+    overwrite: bool = option(False, "Begin anew where a file already holds a result.")
+    remote_code: bool = option(False, "Run Python code that comes with the model.")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Path(self.out))
+        for name in ("tokens", "calibration_windows", "batch_size"):
+            self._at_least(name, 1)
+        if self.seq_len is not None and self.seq_len < 2:
+            raise OptionError(f"--seq-len {self.seq_len}: a window needs at least 2 tokens to predict one")
+        self._one_of("packing", PACKINGS)
+        self._one_of("calibration_packing", (None, *PACKINGS))
+
+    def _at_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if value is not None and value < least:
+            raise OptionError(f"--{name.replace('_', '-')} {value}: expected a whole number of at least {least}")
+
+    def _one_of(self, name: str, known: tuple[str | None, ...]) -> None:
+        if getattr(self, name) not in known:
+            words = ", ".join(word for word in known if word)
+            raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected one of {words}")
+
+
+@dataclass(frozen=True)
+class SliceConfig(MeasurementConfig):
+    """What to slice, on which text, how finely.
+
+    `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    prev: str | None = option(
+        None,
+        "Θ_{K−1}: @revision in the same run, any other reference, or 'random' for a seeded, filter-normalized "
+        "direction. Default: the checkpoint before MODEL in its run.",
+    )
+    quant: str = option("gptq-w3-g128", "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …")
     grid: str | None = option(None, "Cells along α and β. Default: 31x31, or 21x21 where the context is below 2048.")
     margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
     bounds: str | None = option(
         None, "α_low,α_high,β_low,β_high instead of a margin, so that several slices share axes."
     )
     dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16; weights stay float32.")
-    batch_size: int = option(8, "Windows per forward pass.")
-    seed: int = option(0, "Of the random direction.")
-    device: str = option("auto", "auto, cpu, cuda, …")
-    out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
-    overwrite: bool = option(False, "Begin anew where a file already holds a slice.")
-    remote_code: bool = option(False, "Run Python code that comes with the model.")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "out", Path(self.out))
-        for name in ("tokens", "calibration_windows", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"--{name.replace('_', '-')} {value}: expected a whole number of at least 1")
-        if self.seq_len is not None and self.seq_len < 2:
-            raise OptionError(f"--seq-len {self.seq_len}: a window needs at least 2 tokens to predict one")
+        super().__post_init__()
         if not (math.isfinite(self.margin) and self.margin >= 0):
             raise OptionError(f"--margin {self.margin}: expected a fraction of at least 0, such as 0.5")
-        for name, known in (("dtype", DTYPES), ("packing", PACKINGS), ("calibration_packing", (None, *PACKINGS))):
-            if getattr(self, name) not in known:
-                words = ", ".join(word for word in known if word)
-                raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected one of {words}")
+        self._one_of("dtype", DTYPES)
+
+
+@dataclass(frozen=True)
+class SharpnessConfig(MeasurementConfig):
+    """Which curvature to measure, how well, on which text.
+
+    `device`, `out`, `overwrite`, `remote_code` and `checkpointing` say how to run; every other field changes the
+    numbers.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    params: str = option("*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'.")
+    top: int = option(1, "Largest eigenvalues wanted.")
+    bottom: int = option(1, "Smallest (most negative) eigenvalues wanted; 0 for none.")
+    tolerance: float = option(0.01, "An eigenvalue is taken when its residual is below this share of the largest.")
+    max_products: int = option(100, "Hessian products at most, for each end of the spectrum.")
+    trace_error: float = option(0.02, "Relative standard error at which the trace is good enough.")
+    max_probes: int = option(200, "Probes of the trace at most.")
+    layers: bool = option(False, "The trace per layer too, from products instead of losses.")
+    density_steps: int = option(24, "Lanczos steps per probe of the spectral density; 0 for no density.")
+    density_probes: int = option(4, "Probes of the spectral density.")
+    quant: str | None = option(None, "Also the quadratic model along Θ̂ − Θ of this quantizer, such as gptq-w3-g128.")
+    adam: bool = option(
+        False, "Curvature as Adam sees it, P^{−1/2} H P^{−1/2}, with P estimated from the gradients of the batches."
+    )
+    product: Literal["reverse", "forward", "difference"] = option(
+        "reverse", "Exact products in reverse (fast) or forward mode (less memory), or differences of gradients."
+    )
+    checkpointing: bool = option(
+        False, "With --product difference: recompute activations instead of holding them. The least memory."
+    )
+    batch_size: int = option(2, "Windows per batch. Every batch has its own graph, and its own probes of the trace.")
+    out: Path = option(Path("figures/sharpness"), "Directory, or the .h5 file itself; the figure goes beside it.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = {"top": 1, "bottom": 0, "max_products": 1, "max_probes": 10, "density_steps": 0, "density_probes": 2}
+        for name, number in least.items():
+            self._at_least(name, number)
+        for name in ("tolerance", "trace_error"):
+            if not 0 < getattr(self, name) < 1:
+                word = name.replace("_", "-")
+                raise OptionError(f"--{word} {getattr(self, name)}: expected a fraction between 0 and 1")
+        self._one_of("product", PRODUCTS)
+        if self.checkpointing and self.product != "difference":
+            raise OptionError(
+                f"--checkpointing with --product {self.product}: exact products hold what is recomputed; use --product "
+                "difference, or a smaller --batch-size"
+            )
+        if self.adam and self.quant:
+            raise OptionError("--adam with --quant: the quadratic model is that of the loss itself; leave one out")
+        if self.layers and self.adam:
+            raise OptionError("--adam with --layers: per-layer traces are those of the loss itself; leave one out")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from landscape import models
-from landscape.config import RANDOM, SliceConfig
+from landscape.config import RANDOM, MeasurementConfig, SharpnessConfig, SliceConfig
 from landscape.errors import ModelError, OptionError, TextError
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.references import Checkpoint, predecessors, resolve
@@ -25,12 +25,13 @@ class Defaults:
 
     seq_len: int
     tokens: int
+    curvature_tokens: int
     calibration_windows: int
     grid: str
 
 
-PROTOCOL = Defaults(2048, 600_000, 1024, "31x31")  # arXiv 2510.06213
-SMALL = Defaults(2048, 4096, 128, "21x21")  # for models whose context is shorter than the protocol's windows
+PROTOCOL = Defaults(2048, 600_000, 204_800, 1024, "31x31")  # arXiv 2510.06213: slices; 100 sequences for curvature
+SMALL = Defaults(2048, 4096, 4096, 128, "21x21")  # for models whose context is shorter than the protocol's windows
 
 Note = Callable[[str], None]
 
@@ -56,7 +57,7 @@ class Loaded:
     objective: TokenCrossEntropy
 
 
-def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
+def read_text(config: MeasurementConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
     """The windows `config` asks for, in the tokens of `checkpoint`.
 
     Raises:
@@ -73,7 +74,8 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
 
     texts = documents(config.text)
     reader = WindowReader(texts, tokenizer, seq_len, config.packing, config.bos)
-    evaluation = reader.take_tokens(config.tokens or defaults.tokens)
+    usual = defaults.curvature_tokens if isinstance(config, SharpnessConfig) else defaults.tokens
+    evaluation = reader.take_tokens(config.tokens or usual)
     name = display_name(config.text)
     if not len(evaluation):
         raise TextError(
@@ -101,8 +103,10 @@ def read_text(config: SliceConfig, checkpoint: Checkpoint, calibrate: bool, note
     return Text(evaluation, calibration, defaults)
 
 
-def load(config: SliceConfig, checkpoint: Checkpoint, text: Text, device: str) -> Loaded:
-    """The model at `checkpoint`, and the objective over the evaluation windows.
+def load(
+    config: MeasurementConfig, checkpoint: Checkpoint, text: Text, device: str, dtype: str, recomputes: bool = False
+) -> Loaded:
+    """The model at `checkpoint`, and the objective over the evaluation windows, computed in `dtype`.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -113,7 +117,7 @@ def load(config: SliceConfig, checkpoint: Checkpoint, text: Text, device: str) -
         if windows is not None:
             check_vocabulary(windows, models.vocabulary_size(model))
     cut = batches(text.evaluation, config.batch_size, device)
-    return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, config.dtype)))
+    return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, dtype), recomputes))
 
 
 def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from landscape.recompute import recomputing
 from landscape.tokens import Windows
 
 _CHUNK = 1 << 26  # logits turned into float32 log-probabilities at a time (256 MB)
@@ -62,12 +63,14 @@ class TokenCrossEntropy:
 
     The model is never written to: the weights are swapped in for the length of a call (`torch.func.functional_call`),
     tied tensors following their first name. `dtype` other than float32 runs the forward pass under autocast over the
-    float32 masters; log-probabilities are float32 (float64 for a float64 model) and their sum float64.
+    float32 masters; log-probabilities are float32 (float64 for a float64 model) and their sum float64. `recomputes`
+    drops the activations inside every decoder block and computes them again in a backward pass.
     """
 
     model: nn.Module
     batches: Sequence[Batch]
     dtype: torch.dtype = torch.float32
+    recomputes: bool = False
 
     def __call__(self, weights: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """(Σ −log p(token | tokens before it in its window) in nats, number of predicted tokens)."""
@@ -76,7 +79,9 @@ class TokenCrossEntropy:
     def outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Logits (windows, tokens, vocabulary)."""
         inputs = {"input_ids": batch.ids, "use_cache": False}
-        with _autocast(batch.ids.device.type, self.dtype), _padding_held(self.model):
+        lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)] if self.recomputes else []
+        blocks = max(lists, key=len, default=())
+        with _autocast(batch.ids.device.type, self.dtype), _padding_held(self.model), recomputing(blocks):
             return functional_call(self.model, dict(weights), (), inputs).logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:

@@ -125,7 +125,7 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
     for note in [*notes, *observations(stored)]:
         console.print(Text.assemble(("note    ", "yellow"), note))
     for what, path in (("data", result.path), ("figure", result.figures[0]), ("page", result.page)):
-        console.print(Text.assemble((f"{what:<8}", "bold green"), _shown(path)), soft_wrap=True)
+        console.print(Text.assemble((f"{what:<8}", "bold green"), shown(path)), soft_wrap=True)
 
 
 def observations(stored: StoredSlice) -> list[str]:
@@ -167,7 +167,8 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """The path as one types it from here."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

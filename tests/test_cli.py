@@ -16,6 +16,7 @@ import pytest
 from conftest import build, make_tokenizer
 
 from landscape import cli, slices
+from landscape.files import lock
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_stores_that_cannot_be_used_are_one_line(landscape, things: dict[str, st
     out.write_bytes(b"not hdf5")
     assert "not a whole HDF5 file" in complaint(landscape(*arguments, "--out", out))
     assert out.read_bytes() == b"not hdf5"
-    with slices.lock(tmp_path / "held.h5"):
+    with lock(tmp_path / "held.h5"):
         code = "import sys; sys.argv = ['landscape', *sys.argv[1:]];from landscape.cli import main; main()"
         process = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--out", str(tmp_path / "held.h5")], capture_output=True, text=True

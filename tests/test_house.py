@@ -12,24 +12,41 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "landscape"
 
 # Who may know whom: a room may import itself, the rooms named here, and the ground floor.
-GROUND = {"errors", "weights", "tokens"}
+GROUND = {"errors", "files", "weights", "tokens"}
 ALLOWED = {
     "errors": set(),
+    "files": set(),
     "weights": set(),
+    "recompute": set(),
     "tokens": set(),
     "config": set(),
     "references": set(),
     "texts": set(),
-    "objective": set(),
+    "objective": {"recompute"},
     "models": {"references"},
     "quantize": set(),
     "slices": set(),
     "curvature": {"objective"},
-    "viewer": {"slices"},
+    "viewer": {"curvature", "slices"},
     "inputs": {"models", "references", "texts", "objective", "config"},
-    "basin": {"inputs", "models", "references", "texts", "objective", "config", "quantize", "slices", "viewer"},
+    "reporting": set(),
+    "basin": {
+        "reporting",
+        "inputs",
+        "models",
+        "references",
+        "texts",
+        "objective",
+        "config",
+        "quantize",
+        "slices",
+        "viewer",
+    },
+    "sharpness": {"reporting", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
+    | {"curvature", "viewer"},
     "terminal": {"basin", "slices"},
-    "cli": {"basin", "config", "terminal"},
+    "sharpness_table": {"sharpness", "terminal"},
+    "cli": {"basin", "config", "sharpness", "sharpness_table", "terminal"},
     "__init__": {"basin", "config", "models", "objective", "references", "slices"},
 }
 

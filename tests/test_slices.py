@@ -23,6 +23,7 @@ import xarray
 
 from landscape import slices
 from landscape.errors import StoreError
+from landscape.files import lock
 from landscape.weights import Weights
 
 LABELS = {"theta": "Θ_K", "theta_prev": "Θ_{K−1}", "theta_hat": "Θ̂_K"}
@@ -55,7 +56,7 @@ def layout(shape: tuple[int, int] = (7, 10), key: str = "key", **attributes: str
 def fill(path: Path, evaluate=loss, **kwargs) -> slices.StoredSlice:
     if not path.exists():
         slices.create(path, layout(**kwargs))
-    with slices.lock(path), slices.SliceWriter(path, "key", plane().fingerprint()) as writer:
+    with lock(path), slices.SliceWriter(path, "key", plane().fingerprint()) as writer:
         slices.scan(writer, plane(), points(), evaluate)
     return slices.read(path)
 
@@ -205,7 +206,7 @@ def test_it_can_be_read_while_it_is_filled(tmp_path: Path):
 
 
 def hold(path: Path, ready, release) -> None:
-    with slices.lock(path):
+    with lock(path):
         ready.set()
         release.wait(20)
 
@@ -217,12 +218,12 @@ def test_one_writer_at_a_time(tmp_path: Path):
     other.start()
     try:
         assert ready.wait(60)
-        with pytest.raises(StoreError, match="another process"), slices.lock(tmp_path / "s.h5"):
+        with pytest.raises(StoreError, match="another process"), lock(tmp_path / "s.h5"):
             pass
     finally:
         release.set()
         other.join()
-    with slices.lock(tmp_path / "s.h5"):
+    with lock(tmp_path / "s.h5"):
         pass
     assert list(tmp_path.iterdir()) == []  # a lock leaves nothing behind
 
@@ -298,7 +299,7 @@ def test_a_really_full_disk(tmp_path: Path):
 
 
 def test_disk_errors_pass_on_what_they_do_not_know(tmp_path: Path):
-    from landscape.slices.store import disk_errors
+    from landscape.files import disk_errors
 
     with pytest.raises(StoreError, match="cannot be written"), disk_errors(tmp_path):
         raise OSError(errno.EROFS, "Read-only file system")

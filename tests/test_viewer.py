@@ -23,6 +23,7 @@ import torch
 
 from landscape import slices
 from landscape.errors import OptionError, StoreError
+from landscape.files import lock
 from landscape.slices.stored import StoredSlice, read
 from landscape.viewer import describe, write_figure, write_page
 from landscape.viewer.describe import nice_step
@@ -92,7 +93,7 @@ class Recipe:
                 raise InterruptedError
 
         stopped = contextlib.suppress(InterruptedError)
-        with stopped, slices.lock(path), slices.SliceWriter(path, "key", plane.fingerprint()) as writer:
+        with stopped, lock(path), slices.SliceWriter(path, "key", plane.fingerprint()) as writer:
             slices.scan(writer, plane, points, loss, progress)
         return read(path)
 

@@ -82,6 +82,7 @@ class BatchedOperator(LinearOperator):
         self._weights |= dict(zip(self.space.names, self._leaves, strict=True))
         self._keep = keep
         self._kept: list[Local] | None = None
+        self._graph_bytes: int | None = None
         self._totals: tuple[float, int, Tensor] | None = None  # summed loss, count, summed gradient
         if workers is None:
             workers = torch.get_num_threads() if self.device.type == "cpu" else 1
@@ -110,11 +111,15 @@ class BatchedOperator(LinearOperator):
     def keeps(self) -> bool:
         """Whether graphs are kept between products; decides on first use."""
         if self._keep is None:
-            batches = self.objective.batches
-            with self._explained(0):
-                bytes_each = graph_bytes(lambda: self._differentiate(batches[0]))
-            self._keep = bytes_each * len(batches) < _KEEP * available(self.device)
+            self._keep = self.graph_bytes() * len(self.objective.batches) < _KEEP * available(self.device)
         return self._keep
+
+    def graph_bytes(self) -> int:
+        """Bytes that the graph of the first batch takes; builds it once to see."""
+        if self._graph_bytes is None:
+            with self._explained(0):
+                self._graph_bytes = graph_bytes(lambda: self._differentiate(self.objective.batches[0]))
+        return self._graph_bytes
 
     def release(self) -> None:
         """Forget the kept graphs; the next product builds them again."""

@@ -4,8 +4,8 @@
 
 For a probe x of unit length, m Lanczos steps give Ritz values θⱼ and weights wⱼ (squared first components of
 T's eigenvectors) that integrate xᵀp(A)x exactly for polynomials p up to degree 2m − 1. With random signs the weights
-sum to one and the first moment is Hutchinson's estimate of tr A / n (Ubaru, Chen and Saad 2017). Full reorthogonalization keeps
-copies of converged eigenvalues out.
+sum to one and the first moment is Hutchinson's estimate of tr A / n (Ubaru, Chen and Saad 2017). Full
+reorthogonalization keeps copies of converged eigenvalues out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from landscape.curvature.lanczos import Krylov
 from landscape.curvature.operators import LinearOperator
@@ -87,7 +86,7 @@ def spectral_density(
     if steps < 1 or probes < 1:
         raise CurvatureError(f"a density from {probes} probes of {steps} steps: expected at least one of each")
     steps = min(steps, operator.n)
-    like = torch.empty(0, dtype=operator.dtype, device=operator.device)
+    like = operator.empty()
     done = list(known or [])[:probes]
     products = 0
     for index in range(len(done), probes):

@@ -45,8 +45,12 @@ class DifferenceHessian(LinearOperator):
         self.disagreement = 0.0
         self._weights = {name: tensor.detach() for name, tensor in weights.items()}
         self._stiffness = 0.0  # ‖Hv‖/‖v‖ of the vector before
-        self._count, self._scale = 0, 0.0
+        self._count, self._scale, self._loss = 0, 0.0, 0.0
         self._gradient = self._at(self.theta)
+
+    def loss(self) -> float:
+        """L(Θ)."""
+        return self._loss
 
     def gradient(self) -> Tensor:
         """∇L(Θ) (n,)."""
@@ -83,23 +87,23 @@ class DifferenceHessian(LinearOperator):
         """∇L at `theta`; the first call learns how long a batch's gradient is: rounding goes with it."""
         leaves = [piece.requires_grad_() for piece in self.space.split(theta.detach())]
         weights = self._weights | dict(zip(self.space.names, leaves, strict=True))
-        total, count, scale = torch.zeros_like(self.theta), 0, 0.0
+        total, count, scale, losses = torch.zeros_like(self.theta), 0, 0.0, 0.0
         for index, batch in enumerate(self.objective.batches):
-            part, n = self._of_batch(weights, leaves, index, batch)
-            total, count = total + part, count + n
+            part, loss, n = self._of_batch(weights, leaves, index, batch)
+            total, count, losses = total + part, count + n, losses + loss
             scale += vectors.norm(part) if not self._count else 0.0
         if not count:
             raise CurvatureError("the batches hold no target: there is no loss to differentiate")
         if not self._count:
-            self._count, self._scale = count, scale / count
+            self._count, self._scale, self._loss = count, scale / count, losses / count
         return total / count
 
     def _of_batch(
         self, weights: Mapping[str, Tensor], leaves: list[Tensor], index: int, batch: Any
-    ) -> tuple[Tensor, int]:
+    ) -> tuple[Tensor, float, int]:
         loss, count = self.objective(weights, batch)
         pieces = torch.autograd.grad(loss, leaves, materialize_grads=True)
         gradient = torch.cat([piece.reshape(-1) for piece in pieces])
         if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(gradient).all()):
             raise CurvatureError(f"the loss or gradient of batch {index} is not finite: no differences can be taken")
-        return gradient, count
+        return gradient, loss.item(), count

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from landscape.curvature import vectors
 from landscape.curvature.batched import BatchedOperator
+from landscape.curvature.difference import DifferenceHessian
 from landscape.errors import CurvatureError
 
 
@@ -43,7 +44,7 @@ class DirectionCurvature:
         return self.quadratic / self.length**2
 
 
-def along(operator: BatchedOperator, step: Tensor) -> DirectionCurvature:
+def along(operator: BatchedOperator | DifferenceHessian, step: Tensor) -> DirectionCurvature:
     """The quadratic model of the objective along `step` (n,), by one product.
 
     Raises:

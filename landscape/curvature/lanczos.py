@@ -140,7 +140,7 @@ class StopRule:
     """When the k outermost Ritz values are taken for eigenvalues.
 
     Attributes:
-        tolerance: the residual of each, relative to the largest Ritz value in magnitude.
+        tolerance: the residual of each, relative to its Ritz value, or to a tenth of the largest if it is smaller.
         unseen: see `Eigenvalues.unseen`. A residual says that some eigenvalue is near, not that it is the top one.
     """
 
@@ -206,7 +206,8 @@ def _outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalue
     unseen = krylov.unseen(beyond)
     complete = krylov.following is None
     enough = len(values) >= k or complete
-    met = (residuals[:k] <= rule.tolerance * scale) & ((unseen <= rule.unseen) & enough or complete)
+    size = np.maximum(np.abs(values[:k]), 0.1 * scale)
+    met = (residuals[:k] <= rule.tolerance * size) & ((unseen <= rule.unseen) & enough or complete)
     return Eigenvalues(which, values[:k], residuals[:k], met, unseen, 0, torch.empty(0))  # type: ignore[arg-type]
 
 

@@ -26,6 +26,10 @@ class LinearOperator(ABC):
         self.n, self.dtype, self.device = n, dtype, device
         self.products = 0
 
+    def empty(self) -> Tensor:
+        """No elements, but of the dtype and on the device of the operator's vectors."""
+        return torch.empty(0, dtype=self.dtype, device=self.device)
+
     @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""

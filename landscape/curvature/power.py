@@ -59,7 +59,7 @@ def power_iteration(
     Raises:
         CurvatureError: a start vector without length.
     """
-    like = torch.empty(0, dtype=operator.dtype, device=operator.device)
+    like = operator.empty()
     found = torch.empty((0, operator.n), dtype=operator.dtype, device=operator.device)
     values, residuals, converged, products = [], [], [], 0
     for index in range(k):

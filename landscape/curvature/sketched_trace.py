@@ -66,8 +66,7 @@ def xtrace(operator: LinearOperator, products: int = 96, seed: int = 0) -> Trace
 
 
 def _signs(operator: LinearOperator, k: int, *name: int) -> Tensor:
-    like = torch.empty(0, dtype=operator.dtype, device=operator.device)
-    return torch.stack([rademacher(operator.n, like, *name, i) for i in range(k)])
+    return torch.stack([rademacher(operator.n, operator.empty(), *name, i) for i in range(k)])
 
 
 def _multiply(operator: LinearOperator, rows: Tensor, block: int = 8) -> Tensor:

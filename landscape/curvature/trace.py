@@ -2,8 +2,8 @@
 
     tr A = E[zᵀ A z]   for independent random signs z
 
-For A = Σ_b A_b, every batch gets probes of its own. zᵀA_b z has the same expectation and costs the same, and the average over
-batches of independent probes has a smaller variance, by up to the number of batches where their matrices are alike.
+For A = Σ_b A_b, every batch gets probes of its own. The expectation and the cost are the same, and the variance is
+smaller, by up to the number of batches where their matrices are alike.
 
 Sampling stops on the standard error of the mean, never on the mean's own changes: those are small now and then by luck.
 """
@@ -46,6 +46,14 @@ class Budget:
         if rounds >= self.maximum:
             return True
         return rounds >= self.minimum and standard_error <= self.relative_error * abs(value)
+
+    def expected(self, samples: np.ndarray) -> int:
+        """Rounds in all, as far as these samples tell."""
+        value, error = mean_and_error(samples)
+        if not (math.isfinite(error) and value and self.relative_error):
+            return self.maximum
+        needed = math.ceil(len(samples) * (error / (self.relative_error * value)) ** 2)
+        return min(max(needed, self.minimum, len(samples)), self.maximum)
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def hutchinson(
     if deflate is not None and layers:
         raise CurvatureError("per-layer traces and deflation: choose one; a basis is spread over all layers")
     places = dict(layers or {})
-    parts, like = operator.parts(), torch.empty(0, dtype=operator.dtype, device=operator.device)
+    parts, like = operator.parts(), operator.empty()
     rows = [] if known is None else list(np.atleast_2d(known))
     exact, fresh = 0.0, len(rows)
     if deflate is not None and len(deflate):

@@ -6,7 +6,7 @@ Knows weights and a loss, not models or quantizers: `span` a plane, `create` a f
 from landscape.slices.axes import Bounds, around, evenly, parse_bounds, parse_grid, with_zero
 from landscape.slices.plane import Coordinates, Plane, span
 from landscape.slices.scan import scan
-from landscape.slices.store import Layout, SliceWriter, check_is_slice, create, lock
+from landscape.slices.store import Layout, SliceWriter, check_is_slice, create
 from landscape.slices.stored import StoredPoint, StoredSlice, read
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "check_is_slice",
     "create",
     "evenly",
-    "lock",
     "parse_bounds",
     "parse_grid",
     "read",

@@ -15,26 +15,23 @@ killed and a disk that fills up later does no harm. A tile's losses reach the fi
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
 import h5py
 import numpy as np
 
 from landscape.errors import StoreError
+from landscape.files import disk_errors, write_whole
 from landscape.slices.plane import Plane
 
 SCHEMA = 1
 RUNNING, COMPLETE = "running", "complete"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEVER = " " * 25  # room for a time, so that finishing a file overwrites in place
 
 Tile = tuple[slice, slice]
@@ -66,53 +63,13 @@ class Layout:
     key: str
 
 
-@contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold the right to write `path`; readers need none.
-
-    Raises:
-        StoreError: another process holds it, or the directory cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=0) as held:
-            try:
-                yield
-            finally:  # contenders look whether the file they locked still has a name
-                Path(held.lock_file).unlink(missing_ok=True)
-    except filelock.Timeout as error:
-        raise StoreError(
-            f"{path}: being written by another process; wait for it, or name another file with --out"
-        ) from error
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's refusals to write into one line about `path`."""
-    try:
-        yield
-    except OSError as error:
-        text = str(error)
-        if error.errno in _FULL or any(f"errno = {code}," in text for code in _FULL):
-            raise StoreError(f"{path}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
-        raise
-
-
 def create(path: Path, layout: Layout) -> None:
     """Write an empty slice at `path`, all or nothing."""
     with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
         _lay_out(file, layout)
         file.flush()
         image = file.id.get_file_image()
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with disk_errors(path):
-            partial.write_bytes(image)
-            partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, image)
 
 
 def _lay_out(file: h5py.File, layout: Layout) -> None:

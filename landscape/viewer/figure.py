@@ -27,7 +27,7 @@ _LABEL = (27.0, 16.0)  # points that a label takes, with air
 _FILLS = 6  # shades between two contour lines
 _PALE, _GREY = "#e3e7eb", "#7b8794"
 _OUTLINE: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.8}
-_STYLE = {
+STYLE = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
     "font.size": 8.0,
@@ -55,14 +55,14 @@ def write_figure(stored: StoredSlice, path: str | Path) -> None:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("pdf", "png"):
         raise OptionError(f"figure {path.name}: expected a name that ends in .pdf or .png")
-    with matplotlib.rc_context(_STYLE), replacing(path) as partial:
+    with matplotlib.rc_context(STYLE), replacing(path) as partial:
         metadata = {"CreationDate": None} if kind == "pdf" else None  # the same slice gives the same bytes
         draw(stored).savefig(partial, format=kind, dpi=300, metadata=metadata)
 
 
 def draw(stored: StoredSlice) -> Figure:
     """The contour of `stored` as a matplotlib figure."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         return _draw(stored, describe(stored))
 
 

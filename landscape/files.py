@@ -1,0 +1,63 @@
+"""Files that are whole or not there: locks, writing under a temporary name, and what a disk may refuse."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import filelock
+
+from landscape.errors import StoreError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` at `path`, all or nothing.
+
+    Raises:
+        StoreError: the disk is full, or the place cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with disk_errors(path):
+            partial.write_bytes(content)
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Hold the right to write `path`; readers need none.
+
+    Raises:
+        StoreError: another process holds it, or the directory cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=0) as held:
+            try:
+                yield
+            finally:  # contenders look whether the file they locked still has a name
+                Path(held.lock_file).unlink(missing_ok=True)
+    except filelock.Timeout as error:
+        raise StoreError(
+            f"{path}: being written by another process; wait for it, or name another file with --out"
+        ) from error
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the system's refusals to write into one line about `path`."""
+    try:
+        yield
+    except OSError as error:
+        text = str(error)
+        if error.errno in _FULL or any(f"errno = {code}," in text for code in _FULL):
+            raise StoreError(f"{path}: the disk is full; free some space and run the same command again") from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise StoreError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
+        raise

@@ -1,0 +1,206 @@
+"""The second job: a model and a text in; eigenvalues, trace, spectral density and the quadratic model out.
+
+    reference → Θ;  text → objective;  operator → estimators → HDF5 file → table and figure
+
+Every input goes into a key that names the file. A part that is finished is in the file, one that is not is in a ledger
+beside it, so that the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from landscape import curvature, inputs, models, quantize
+from landscape.config import SharpnessConfig
+from landscape.curvature import store
+from landscape.curvature.ledger import Ledger
+from landscape.errors import OptionError, StoreError
+from landscape.files import lock
+from landscape.references import Checkpoint, resolve
+from landscape.reporting import Reporter, Silent, versions
+from landscape.sharpness import parts
+from landscape.texts import display_name
+
+
+@dataclass(frozen=True)
+class SharpnessResult:
+    """The files of a measurement, and its content."""
+
+    path: Path
+    figures: tuple[Path, ...]
+    stored: store.StoredSharpness
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that is decided before the first product."""
+
+    config: SharpnessConfig
+    checkpoint: Checkpoint
+    quantizer: quantize.Quantizer | None
+    text: inputs.Text
+    device: str
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over everything that changes the numbers."""
+        calibration = self.text.calibration
+        asked = asdict(self.config)
+        for name in ("model", "text", "calibration", "tokenizer", "out", "overwrite", "remote_code", "checkpointing"):
+            del asked[name]
+        everything = asked | {
+            "model": self.checkpoint.identity,
+            "quant": str(self.quantizer),
+            "evaluation": self.text.evaluation.fingerprint,
+            "calibration": calibration.fingerprint if calibration is not None else None,
+            "device": torch.device(self.device).type,
+            "versions": versions(),
+        }
+        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def path(self) -> Path:
+        """Where the result goes: the name asked for, or one that its inputs make."""
+        out = self.config.out
+        if out.suffix in (".h5", ".hdf5"):
+            return out
+        if out.exists() and not out.is_dir():
+            raise OptionError(f"--out {out}: a file; expected a directory or a name that ends in .h5")
+        words = [self.checkpoint.name.rsplit("/", 1)[-1], self.checkpoint.revision or "", self.key[:8]]
+        return out / ("-".join(word.replace("/", "_") for word in words if word) + ".h5")
+
+
+def measure_sharpness(config: SharpnessConfig, reporter: Reporter | None = None) -> SharpnessResult:
+    """Measure, or complete, what `config` describes, and draw its figure.
+
+    Raises:
+        LandscapeError: an input cannot be used; nothing is left half-written.
+    """
+    reporter = reporter or Silent()
+    quantizer = quantize.parse(config.quant) if config.quant else None
+    device = models.pick_device(config.device)
+    reporter.stage("resolving the model")
+    checkpoint = resolve(config.model, remote_code=config.remote_code)
+    reporter.stage("reading the text")
+    calibrate = quantizer is not None and quantizer.needs_calibration
+    text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
+    job = _Job(config, checkpoint, quantizer, text, device)
+    with lock(job.path):
+        attributes, sections = _begun(job)
+        if attributes.get("status") == store.COMPLETE:
+            reporter.note(f"{job.path.name} was complete: nothing was measured again")
+        else:
+            _measure(job, attributes, sections, reporter)
+        return _draw(job.path, reporter)
+
+
+def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What the file at the job's path already holds."""
+    if job.config.overwrite or not job.path.exists():
+        return {}, {}
+    stored = store.read(job.path)
+    if stored.attributes.get("key") != job.key:
+        raise StoreError(
+            f"{job.path}: holds a measurement of other inputs; name another file with --out, or use --overwrite"
+        )
+    attributes = dict(stored.attributes)
+    for name in ("config", "versions"):
+        attributes[name] = json.dumps(attributes[name])
+    return attributes, stored.sections
+
+
+def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str, Any]], reporter: Reporter) -> None:
+    config = job.config
+    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
+    reporter.stage(f"loading {job.checkpoint}")
+    loaded = inputs.load(config, job.checkpoint, job.text, job.device, "float32", config.checkpointing)
+    reporter.stage("gradient")
+    operator = parts.hessian(config, loaded, reporter)
+    gradient = operator.gradient()
+    attributes |= _attributes(job, loaded, operator, gradient)
+    seen: curvature.LinearOperator = operator
+    if config.adam:
+        seen = curvature.Preconditioned(
+            operator, curvature.diagonal_from_gradients(loaded.objective, loaded.theta, operator.space)
+        )
+        gradient = gradient * seen.scale
+
+    def finish(part: str, work: Callable[[], Mapping[str, Mapping[str, Any]]]) -> None:
+        if part not in sections:
+            began = time.monotonic()
+            for place, content in work().items():
+                sections[place] = dict(content)
+            sections[part]["seconds"] = time.monotonic() - began
+            store.write(job.path, attributes, sections, complete=False)
+
+    spectrum = parts.Spectrum(config, seen, gradient, ledger, reporter)
+    finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top)})
+    if config.bottom:
+        finish("eigenvalues/bottom", lambda: {"eigenvalues/bottom": spectrum.end("bottom", config.bottom)})
+    spectrum.krylov = None  # its vectors are not needed any more
+    finish("trace", lambda: parts.trace(config, seen, operator, loaded, ledger, reporter))
+    if config.density_steps:
+        finish("density", lambda: {"density": parts.density(config, seen, sections, ledger, reporter)})
+    if (quantizer := job.quantizer) is not None:
+        calibration = job.text.calibration
+        finish("direction", lambda: parts.direction(config, quantizer, calibration, operator, loaded, reporter))
+    store.write(job.path, attributes, sections, complete=True)
+    ledger.discard()
+
+
+def _attributes(
+    job: _Job, loaded: inputs.Loaded, operator: parts.Operator, gradient: torch.Tensor
+) -> dict[str, str | float | int]:
+    """What the file says of itself: names and numbers, no path."""
+    config, text = job.config, job.text
+    stored = replace(
+        config,
+        model=str(job.checkpoint),
+        text=display_name(config.text),
+        calibration=display_name(config.calibration) if config.calibration else None,
+        tokenizer=display_name(config.tokenizer) if config.tokenizer else None,
+    )
+    resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite")}
+    covered = sum(p.numel() for p in loaded.theta.values())
+    return {
+        "title": f"Curvature of {job.checkpoint}",
+        "key": job.key,
+        "config": json.dumps(resolved),
+        "versions": json.dumps(versions()),
+        "model": str(job.checkpoint),
+        "model_identity": job.checkpoint.identity,
+        "text": display_name(config.text),
+        "eval_tokens": text.evaluation.n_tokens,
+        "eval_windows": len(text.evaluation),
+        "seq_len": text.evaluation.ids.shape[1],
+        "tokens_fingerprint": text.evaluation.fingerprint,
+        "device": torch.device(job.device).type,
+        "dtype": "float32",
+        "seed": config.seed,
+        "operator": ("Adam-preconditioned Hessian" if config.adam else "Hessian") + f", {config.product} product",
+        "loss": operator.loss(),
+        "gradient_norm": float(torch.linalg.vector_norm(gradient, dtype=torch.float64)),
+        "weight_norm": loaded.theta.norm(),
+        "parameters": operator.n,
+        "total_parameters": covered,
+        "patterns": config.params,
+    }
+
+
+def _draw(path: Path, reporter: Reporter) -> SharpnessResult:
+    from landscape import viewer
+
+    reporter.stage("drawing")
+    stored = store.read(path)
+    figures = (path.with_suffix(".pdf"), path.with_suffix(".png")) if "density" in stored.sections else ()
+    for figure in figures:
+        viewer.write_spectrum(stored, figure)
+    return SharpnessResult(path, figures, stored)

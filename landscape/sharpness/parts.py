@@ -1,0 +1,233 @@
+"""The parts of a measurement, each from an operator to a section of the file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from landscape import curvature, inputs, quantize
+from landscape.config import SharpnessConfig
+from landscape.curvature.ledger import Ledger
+from landscape.curvature.memory import available
+from landscape.objective import mean
+from landscape.reporting import Reporter
+from landscape.tokens import Windows
+
+_DRAFT_FROM = 4  # batches: with fewer, a part of the data says too little of the whole
+_POINTS = 401
+
+Operator = curvature.Hessian | curvature.DifferenceHessian
+
+
+def hessian(config: SharpnessConfig, loaded: inputs.Loaded, reporter: Reporter) -> Operator:
+    """The Hessian by the product asked for; says what memory it will take."""
+    only = [pattern.strip() for pattern in config.params.split(",")]
+    if config.product == "difference":
+        return curvature.DifferenceHessian(loaded.objective, loaded.theta, only)
+    operator = curvature.Hessian(loaded.objective, loaded.theta, only, config.product)
+    if config.product == "reverse":
+        batches = len(loaded.objective.batches)
+        graph, free = operator.graph_bytes(), available(operator.device)
+        vectors = 4 * operator.n * min(config.max_products, 32)
+        held = graph * (batches if operator.keeps else 1)
+        reporter.note(
+            f"memory: {_bytes(held)} for the graphs of {batches if operator.keeps else 1} of {batches} batches, up to "
+            f"{_bytes(vectors)} for Lanczos vectors; {_bytes(free)} free"
+        )
+        if graph > free:
+            reporter.note(
+                "the graph of one batch may not fit: a smaller --batch-size, or --product forward, takes less"
+            )
+    return operator
+
+
+class Spectrum:
+    """Both ends of the spectrum from one Krylov space."""
+
+    def __init__(
+        self,
+        config: SharpnessConfig,
+        operator: curvature.LinearOperator,
+        gradient: torch.Tensor,
+        ledger: Ledger,
+        reporter: Reporter,
+    ) -> None:
+        self._config, self._operator, self._gradient = config, operator, gradient
+        self._ledger, self._reporter = ledger, reporter
+        self.krylov = ledger.load_krylov(operator.empty())
+
+    def end(self, which: str, k: int) -> dict[str, Any]:
+        """The k eigenvalues at one end, as a section."""
+        config = self._config
+        if self.krylov is None:
+            self.krylov = curvature.Krylov.begin(self._start())
+        update = self._reporter.stage(f"eigenvalues from the {which}")
+        begun = self.krylov.size
+
+        def on_product(krylov: curvature.Krylov) -> None:
+            self._ledger.save_krylov(krylov)
+            update(krylov.size - begun, config.max_products)
+
+        found = curvature.eigenvalues(
+            self._operator,
+            self._gradient,
+            min(k, self._operator.n),
+            which,  # type: ignore[arg-type]
+            curvature.StopRule(tolerance=config.tolerance),
+            config.max_products,
+            krylov=self.krylov,
+            on_product=on_product,
+        )
+        return {
+            "values": found.values,
+            "residuals": found.residuals,
+            "converged": found.converged.astype(np.uint8),
+            "unseen": found.unseen,
+            "products": self.krylov.size,
+        }
+
+    def _start(self) -> torch.Tensor:
+        start = curvature.noisy(self._gradient, self._config.seed)
+        if len(self._operator.parts()) < _DRAFT_FROM:
+            return start
+        self._reporter.stage("a start vector from a part of the data")
+        return curvature.draft(self._operator, start)[0]
+
+
+def trace(
+    config: SharpnessConfig,
+    seen: curvature.LinearOperator,
+    operator: Operator,
+    loaded: inputs.Loaded,
+    ledger: Ledger,
+    reporter: Reporter,
+) -> dict[str, dict[str, Any]]:
+    """By losses where that is enough: two forward passes a probe; by products per layer, or as Adam sees it."""
+    budget = curvature.Budget(config.trace_error, maximum=config.max_probes)
+    update = reporter.stage("trace")
+    saved = ledger.load("trace")
+
+    def on_round(samples: np.ndarray) -> None:
+        ledger.save("trace", samples=samples)
+        update(len(samples), budget.expected(samples[:, 0]))
+
+    known = saved["samples"] if saved else None
+    if config.layers or config.adam:
+        layers = operator.space.layers() if config.layers else None
+        found = curvature.hutchinson(seen, budget, config.seed, layers=layers, known=known, on_round=on_round)
+    else:
+        only = operator.space.names
+        found = curvature.trace_by_losses(
+            loaded.objective, loaded.theta, only, budget, config.seed, known=known, on_round=on_round
+        )
+    sections: dict[str, dict[str, Any]] = {
+        "trace": {
+            "value": found.value,
+            "standard_error": found.standard_error,
+            "reached": found.reached,
+            "method": found.method,
+            "rounds": len(found.samples),
+            "disagreement": found.disagreement,
+            "samples": found.samples,
+        }
+    }
+    if found.layers:
+        sections["trace/layers"] = {
+            "name": np.array(list(found.layers)),
+            "value": np.array([value for value, _ in found.layers.values()]),
+            "standard_error": np.array([error for _, error in found.layers.values()]),
+        }
+    return sections
+
+
+def density(
+    config: SharpnessConfig,
+    operator: curvature.LinearOperator,
+    sections: Mapping[str, Mapping[str, Any]],
+    ledger: Ledger,
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """Quadrature nodes and weights, the smoothed density, and how many eigenvalues lie above some thresholds."""
+    update = reporter.stage("spectral density")
+    saved = ledger.load("density")
+    known = list(zip(saved["nodes"], saved["weights"], strict=True)) if saved else None
+    found = curvature.spectral_density(
+        operator,
+        config.density_steps,
+        config.density_probes,
+        config.seed,
+        known,
+        update,
+        lambda done: ledger.save(
+            "density", nodes=np.array([v for v, _ in done]), weights=np.array([w for _, w in done])
+        ),
+    )
+    ends = [
+        sections[f"eigenvalues/{which}"]["values"] for which in ("top", "bottom") if f"eigenvalues/{which}" in sections
+    ]
+    low, high = min(found.nodes.min(), *(v.min() for v in ends)), max(found.nodes.max(), *(v.max() for v in ends))
+    width = (high - low) / 100 or 1.0
+    points = np.linspace(low - 5 * width, high + 5 * width, _POINTS)
+    smooth, error = found.smoothed(points, width)
+    thresholds = np.array([0.01, 0.03, 0.1, 0.3]) * high
+    counts = np.array([found.above(t) for t in thresholds])
+    return {
+        "nodes": found.nodes,
+        "weights": found.weights,
+        "points": points,
+        "density": smooth,
+        "standard_error": error,
+        "thresholds": thresholds,
+        "above": counts[:, 0],
+        "above_standard_error": counts[:, 1],
+        "width": width,
+        "n": found.n,
+    }
+
+
+def direction(
+    config: SharpnessConfig,
+    quantizer: quantize.Quantizer,
+    calibration: Windows | None,
+    operator: Operator,
+    loaded: inputs.Loaded,
+    reporter: Reporter,
+) -> dict[str, dict[str, Any]]:
+    """The quadratic model along Θ̂ − Θ, beside what the loss really does."""
+    update = reporter.stage(f"quantizing to {quantizer}")
+    hat, _ = quantize.quantize(quantizer, loaded.model, calibration, config.batch_size, update)
+    reporter.stage("along the quantization step")
+    step = hat - loaded.theta
+    found = curvature.along(operator, operator.space.flatten(step))
+    partial = {name: hat[name] if name in operator.space.names else loaded.theta[name] for name in hat}
+    before, after = mean(loaded.objective, loaded.theta), mean(loaded.objective, partial)
+    names = list(found.layers)
+    return {
+        "direction": {
+            "quantizer": str(quantizer),
+            "length": found.length,
+            "slope": found.slope,
+            "quadratic": found.quadratic,
+            "curvature": found.curvature,
+            "predicted": found.predicted,
+            "actual": after - before,
+            "relative_error": after / before - 1 if before else math.nan,
+        },
+        "direction/layers": {
+            "name": np.array(names),
+            "slope": np.array([found.layers[name][0] for name in names]),
+            "quadratic": np.array([found.layers[name][1] for name in names]),
+        },
+    }
+
+
+def _bytes(n: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}"
+        n /= 1000
+    return f"{n:.1f} GB"

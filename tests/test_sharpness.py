@@ -1,0 +1,242 @@
+"""The whole job: a checkpoint and a text in, a table, a file and a figure out; right, resumed, and clear about mistakes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from landscape import cli
+from landscape.config import SharpnessConfig
+from landscape.curvature import store
+from landscape.errors import StoreError
+from landscape.objective import TokenCrossEntropy, batches
+from landscape.sharpness import measure_sharpness
+from landscape.tokens import WindowReader
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+WIDTH = 8  # of the truncated copy, small enough for a dense Hessian
+SUBSET = "*,!*embed*"
+
+
+@pytest.fixture(scope="module")
+def truncated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled run's last checkpoint with two of its layers and the first 8 of its 128 channels."""
+    source = REFERENCE / "mini-pythia" / "step8000"
+    folder = tmp_path_factory.mktemp("truncated") / "small"
+    config = AutoConfig.from_pretrained(source)
+    config.update({"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2})
+    large = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).state_dict()
+    small = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for name, tensor in small.state_dict().items():
+            corner = tuple(slice(0, size) for size in tensor.shape)
+            tensor.copy_(3 * large[name][corner])  # so narrow a model needs more curvature than rounding
+    small.save_pretrained(folder)
+    for path in source.glob("token*"):
+        shutil.copy(path, folder)
+    return folder
+
+
+def options(**changes: object) -> dict[str, object]:
+    return {
+        "text": str(REFERENCE / "corpus" / "validation.jsonl.xz"),
+        "tokens": 512,
+        "seq_len": 32,
+        "params": SUBSET,
+        "tolerance": 1e-3,
+        "top": 3,
+        "max_probes": 60,
+        "trace_error": 0.01,
+        "density_steps": 12,
+        "density_probes": 3,
+        **changes,
+    }
+
+
+def dense_hessian(folder: Path) -> np.ndarray:
+    """∂²L/∂Θ² over all but the embeddings in float64, a row at a time, by nothing of the engine's."""
+    from landscape.models import load_tokenizer
+    from landscape.references import resolve
+    from landscape.texts import documents
+
+    given = options()
+    reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(folder))), 32)
+    windows = reader.take_tokens(512)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    chosen = {n: p for n, p in model.named_parameters() if "embed" not in n}
+    (batch,) = batches(windows, len(windows))
+    total, count = TokenCrossEntropy(model, [batch])(dict(model.named_parameters()), batch)
+    gradient = torch.autograd.grad(total / count, list(chosen.values()), create_graph=True)
+    flat = torch.cat([g.reshape(-1) for g in gradient])
+    rows = [
+        torch.cat([h.reshape(-1) for h in torch.autograd.grad(entry, list(chosen.values()), retain_graph=True)])
+        for entry in flat
+    ]
+    return torch.stack(rows).numpy()
+
+
+def test_agrees_with_the_dense_hessian_of_a_truncated_copy(truncated: Path, tmp_path: Path):
+    exact = dense_hessian(truncated)
+    values = np.linalg.eigvalsh((exact + exact.T) / 2)
+    result = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **options(layers=True)))
+    found = result.stored
+    assert found.complete and found.attributes["parameters"] == len(values)
+    top, bottom = found.sections["eigenvalues/top"], found.sections["eigenvalues/bottom"]
+    assert top["values"] == pytest.approx(values[:-4:-1], rel=1e-3)
+    assert bottom["values"] == pytest.approx(values[:1], rel=1e-2)
+    assert top["converged"].all() and (top["residuals"] < 1e-3 * abs(top["values"])).all()
+    trace = found.sections["trace"]
+    assert abs(trace["value"] - np.trace(exact)) < 4 * trace["standard_error"] < 0.2 * abs(np.trace(exact))
+    assert found.sections["trace/layers"]["value"].sum() == pytest.approx(trace["value"])
+    density = found.sections["density"]
+    assert density["density"].sum() * np.diff(density["points"])[0] == pytest.approx(1, abs=5e-3)
+    first = (density["nodes"] * density["weights"]).sum(axis=1)
+    assert abs(first.mean() - np.trace(exact) / len(exact)) < 5 * first.std(ddof=1) / np.sqrt(len(first)) + 1e-12
+    assert (
+        abs(density["above"][-1] - (values > density["thresholds"][-1]).sum())
+        < 5 * density["above_standard_error"][-1] + 2
+    )
+    by_losses = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **options()))
+    trace = by_losses.stored.sections["trace"]
+    assert trace["method"] == "second differences" and by_losses.path != result.path
+    assert abs(trace["value"] - np.trace(exact)) < 4 * trace["standard_error"]
+
+
+@pytest.mark.parametrize("product", ["forward", "difference"])
+def test_the_other_products_agree(truncated: Path, tmp_path: Path, product: str):
+    given = options(top=1, density_steps=0, bottom=0, tokens=256)
+    usual = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **given)).stored
+    given |= {"checkpointing": product == "difference"}
+    other = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, product=product, **given)).stored
+    place = "eigenvalues/top"
+    assert other.sections[place]["values"] == pytest.approx(usual.sections[place]["values"], rel=3e-3)
+
+
+class Interrupting:
+    """A reporter that is interrupted at the n-th progress of a stage."""
+
+    def __init__(self, stage: str, at: int) -> None:
+        self.wanted, self.at, self.stages = stage, at, []
+
+    def stage(self, name: str):
+        self.stages.append(name)
+        seen = 0
+
+        def update(done: int, total: int) -> None:
+            nonlocal seen
+            seen += 1
+            if self.wanted in name and seen == self.at:
+                raise KeyboardInterrupt
+
+        return update
+
+    def note(self, text: str) -> None:
+        pass
+
+
+def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(truncated: Path, tmp_path: Path):
+    config = SharpnessConfig(str(truncated), out=tmp_path / "whole.h5", **options(tolerance=1e-4))
+    whole = measure_sharpness(config).stored
+    broken = SharpnessConfig(str(truncated), out=tmp_path / "broken.h5", **options(tolerance=1e-4))
+    for stage, at in (("top", 3), ("top", 2), ("bottom", 1), ("trace", 5), ("density", 14)):
+        with pytest.raises(KeyboardInterrupt):
+            measure_sharpness(broken, Interrupting(stage, at))
+    last = Interrupting("nothing", 0)
+    resumed = measure_sharpness(broken, last).stored
+    assert not any("eigenvalues" in stage or stage == "trace" for stage in last.stages)
+    assert resumed.sections.keys() == whole.sections.keys()
+    for place, section in whole.sections.items():
+        for name, value in section.items():
+            if name != "seconds":
+                np.testing.assert_array_equal(resumed.sections[place][name], value, err_msg=f"{place}/{name}")
+    assert not list(tmp_path.glob(".*")), "the ledger goes away when all is done"
+
+
+def test_a_complete_measurement_is_not_repeated(truncated: Path, tmp_path: Path):
+    given = options(density_steps=0, bottom=0, top=1, tokens=128)
+    config = SharpnessConfig(str(truncated), out=tmp_path / "a.h5", **given)
+    before = measure_sharpness(config).path.read_bytes()
+    again = Interrupting("nothing", 0)
+    assert measure_sharpness(config, again).path.read_bytes() == before
+    assert not any("gradient" in stage for stage in again.stages)
+    with pytest.raises(StoreError, match="other inputs"):
+        measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path / "a.h5", **(given | {"tokens": 160})))
+    (tmp_path / "a.h5").write_bytes(before[: len(before) // 2])
+    with pytest.raises(StoreError, match="damaged"):
+        measure_sharpness(config)
+
+
+def test_the_quadratic_model_along_a_quantizer_and_adams_view(truncated: Path, tmp_path: Path):
+    given = options(density_steps=0, bottom=0, top=1, tokens=256, params="*")
+    stored = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, quant="rtn-w8-channel", **given)).stored
+    section = stored.sections["direction"]
+    assert section["predicted"] == pytest.approx(section["slope"] + 0.5 * section["quadratic"])
+    assert section["predicted"] == pytest.approx(section["actual"], rel=0.2, abs=2e-6)  # eight bits: a small step
+    assert stored.sections["direction/layers"]["slope"].sum() == pytest.approx(section["slope"])
+    adam = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, adam=True, **given)).stored
+    plain = stored.sections["eigenvalues/top"]["values"][0]
+    assert adam.sections["eigenvalues/top"]["values"][0] > plain and "Adam" in adam.attributes["operator"]
+
+
+def test_the_command_prints_every_number_with_its_error(capsys, monkeypatch, tmp_path: Path):
+    text = str(REFERENCE / "corpus" / "validation.jsonl.xz")
+    words = ["sharpness", str(REFERENCE / "mini-pythia"), "--text", text, "--tokens", "512", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["landscape", *words, "--density-steps", "6", "--density-probes", "2"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr().out
+    assert stop.value.code == 0, printed
+    for word in ("λ_max", "λ_min", "trace", "±", "λ >", "n = 857,216", "512 tokens"):
+        assert word in printed
+    (data,) = tmp_path.glob("*.h5")
+    with h5py.File(data) as file:
+        assert file["density/nodes"].shape == (2, 6) and file.attrs["status"] == "complete"
+        assert str(tmp_path) not in str(dict(file.attrs))
+    (figure,) = tmp_path.glob("*.png")
+    assert figure.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--params", "nothing*"], "parameters nothing*: match none of 40 tensors"),
+        (["--top", "0"], "--top 0: expected a whole number of at least 1"),
+        (["--tolerance", "2"], "--tolerance 2.0: expected a fraction between 0 and 1"),
+        (["--product", "sideways"], "sideways"),
+        (["--checkpointing"], "--checkpointing with --product reverse"),
+        (["--adam", "--layers"], "--adam with --layers"),
+        (["--quant", "rtn-w99"], "rtn-w99"),
+        (["--max-probes", "3"], "--max-probes 3: expected a whole number of at least 10"),
+        (["--out", "/proc/nowhere/a.h5"], "/proc/nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path: Path, given: list[str], message: str):
+    text = str(REFERENCE / "corpus" / "validation.jsonl.xz")
+    place = [] if "--out" in given else ["--out", str(tmp_path)]
+    words = ["sharpness", str(REFERENCE / "mini-pythia"), "--text", text, "--tokens", "256", *place, *given]
+    monkeypatch.setattr(sys, "argv", ["landscape", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    shown = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stop.value.code == 2 and shown.startswith("landscape: ") and message in shown
+    assert not list(tmp_path.glob("*.h5"))
+
+
+def test_other_files_are_refused(tmp_path: Path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["schema"] = 1
+    with pytest.raises(StoreError, match="not a file of curvature"):
+        store.read(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs.update({"schema": 99, "kind": "sharpness", "status": "complete"})
+    with pytest.raises(StoreError, match="schema 99"):
+        store.read(tmp_path / "a.h5")
+    with pytest.raises(StoreError, match="no such file"):
+        store.read(tmp_path / "b.h5")
