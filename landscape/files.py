@@ -37,7 +37,8 @@ def lock(path: Path) -> Iterator[None]:
         StoreError: another process holds it, or the directory cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=0) as held:
             try:
                 yield
@@ -58,6 +59,6 @@ def disk_errors(path: Path) -> Iterator[None]:
         text = str(error)
         if error.errno in _FULL or any(f"errno = {code}," in text for code in _FULL):
             raise StoreError(f"{path}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOENT, errno.ENOTDIR):
             raise StoreError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
         raise

@@ -81,7 +81,7 @@ class TokenCrossEntropy:
         inputs = {"input_ids": batch.ids, "use_cache": False}
         lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)] if self.recomputes else []
         blocks = max(lists, key=len, default=())
-        with _autocast(batch.ids.device.type, self.dtype), _padding_held(self.model), recomputing(blocks):
+        with _autocast(batch.ids.device.type, self.dtype), _every_row(self.model), recomputing(blocks):
             return functional_call(self.model, dict(weights), (), inputs).logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
@@ -132,22 +132,20 @@ def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def _padding_held(model: nn.Module) -> Iterator[None]:
-    """Make the row of a padding token a constant in every kind of derivative.
+def _every_row(model: nn.Module) -> Iterator[None]:
+    """Differentiate with respect to the row of a padding token too, on which the loss depends as on any other.
 
-    Reverse mode leaves that row out by itself; forward mode does not, so that its products would not be symmetric.
+    An embedding's `padding_idx` changes gradients, not values. In reverse mode it holds that row constant, in forward
+    mode it does not, and differences of losses know nothing of it: the products would contradict each other.
     """
-    padded = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None]
-    handles = [module.register_forward_hook(_hold_padding) for module in padded]
+    padded = [(m, m.padding_idx) for m in model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None]
     try:
+        for module, _ in padded:
+            module.padding_idx = None
         yield
     finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _hold_padding(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-    return torch.where((inputs[0] == module.padding_idx)[..., None], output.detach(), output)
+        for module, index in padded:
+            module.padding_idx = index
 
 
 def _autocast(device_type: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:

@@ -87,8 +87,7 @@ def _add_eigenvalues(table: Table, word: str, section: Mapping[str, Any]) -> Non
         name = word if index == 0 else f"  {index + 1}."
         about = ""
         if index == 0:
-            share = section["unseen"]
-            about = f"{section['products']} products; one 5 % further out would hold < {share:.0e} of the start vector"
+            about = f"{section['products']} products; missed: {section['missed']:.0e}"
         if not section["converged"][index]:
             about = f"not converged after {section['products']} products"
         table.add_row(name, _short(value), _short(residual), about)

@@ -51,8 +51,14 @@ def diagonal_from_gradients(
     leaves = {name: weights[name].detach().clone().requires_grad_() for name in space.names}
     at = {name: tensor.detach() for name, tensor in weights.items()} | leaves
     total = torch.zeros(space.n, dtype=torch.float64, device=next(iter(leaves.values())).device)
+    batches = 0
     for batch in objective.batches:
         loss, count = objective(at, batch)
+        if not count:
+            continue
+        batches += 1
         pieces = torch.autograd.grad(loss / count, list(leaves.values()), materialize_grads=True)
         total += torch.cat([piece.reshape(-1) for piece in pieces]).double() ** 2
-    return ((total / len(objective.batches)).sqrt() + eps).to(next(iter(leaves.values())).dtype)
+    if not batches:
+        raise CurvatureError("the batches hold no target: there are no gradients to estimate a preconditioner from")
+    return ((total / batches).sqrt() + eps).to(next(iter(leaves.values())).dtype)

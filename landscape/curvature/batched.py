@@ -13,14 +13,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from landscape.curvature.checks import check_deterministic, explained, gradient
 from landscape.curvature.memory import available, graph_bytes
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
@@ -78,7 +77,8 @@ class BatchedOperator(LinearOperator):
         self.objective = objective
         self.theta = theta
         self._leaves = [piece.detach().requires_grad_() for piece in self.space.split(theta)]
-        self._weights = {name: tensor.detach() for name, tensor in weights.items()}
+        others = {name: tensor for name, tensor in weights.items() if name not in self.space.names}
+        self._weights = {name: tensor.detach().clone() for name, tensor in others.items()}
         self._weights |= dict(zip(self.space.names, self._leaves, strict=True))
         self._keep = keep
         self._kept: list[Local] | None = None
@@ -87,7 +87,7 @@ class BatchedOperator(LinearOperator):
         if workers is None:
             workers = torch.get_num_threads() if self.device.type == "cpu" else 1
         self.workers = 1 if getattr(objective, "recomputes", False) else workers
-        self._check_deterministic()
+        check_deterministic(objective, self._weights)
 
     @abstractmethod
     def _differentiate(self, batch: Any) -> Local:
@@ -117,7 +117,7 @@ class BatchedOperator(LinearOperator):
     def graph_bytes(self) -> int:
         """Bytes that the graph of the first batch takes; builds it once to see."""
         if self._graph_bytes is None:
-            with self._explained(0):
+            with explained("batch 0"):
                 self._graph_bytes = graph_bytes(lambda: self._differentiate(self.objective.batches[0]))
         return self._graph_bytes
 
@@ -152,10 +152,10 @@ class BatchedOperator(LinearOperator):
         if self._totals is None:
             slopes = _Slopes(self.n, self.device, self.dtype)
             for index, batch in enumerate(self.objective.batches):
-                with self._explained(index):
+                with explained(f"batch {index}"):
                     total, count = self.objective(self._weights, batch)
-                    gradient = torch.autograd.grad(total, self._leaves, materialize_grads=True)
-                slopes.add(self._checked(index, Slope(total.item(), count, gradient)))
+                    slope = Slope(total.item(), count, gradient(total, self._leaves))
+                slopes.add(self._checked(index, slope))
             self._totals = slopes.totals()
         if self._totals is None:
             raise CurvatureError("the batches hold no target: there is no loss to differentiate")
@@ -169,7 +169,7 @@ class BatchedOperator(LinearOperator):
     def _local(self, index: int) -> Local:
         if self._kept is not None:
             return self._kept[index]
-        with self._explained(index):
+        with explained(f"batch {index}"):
             local = self._differentiate(self.objective.batches[index])
         if local.slope is not None:
             self._checked(index, local.slope)
@@ -180,20 +180,17 @@ class BatchedOperator(LinearOperator):
         targets = [self.space.split(row) for row in out]
         vectors = [self.space.split(row) for row in rows]
 
-        def one(pull: Pull, k: int) -> Sequence[Tensor]:
-            with self._explained(None):
-                return pull(vectors[k])
-
         def whole(k: int) -> None:
             for pull in pulls:
-                _add(targets[k], one(pull, k))
+                _add(targets[k], pull(vectors[k]))
 
-        if len(rows) >= self.workers or len(pulls) == 1:
-            for _ in self._spread(whole, range(len(rows))):
-                pass
-        else:  # few vectors: batches side by side, added in their order
-            for k in range(len(rows)):
-                for product in self._spread(lambda pull, k=k: one(pull, k), pulls):  # type: ignore[misc]
+        with explained("a product"):
+            if len(rows) >= self.workers or len(pulls) == 1:
+                for _ in self._spread(whole, range(len(rows))):
+                    pass
+                return
+            for k in range(len(rows)):  # few vectors: batches side by side, added in their order
+                for product in self._spread(lambda pull, k=k: pull(vectors[k]), pulls):  # type: ignore[misc]
                     _add(targets[k], product)
 
     def _spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -214,18 +211,6 @@ class BatchedOperator(LinearOperator):
         finally:
             torch.set_num_threads(threads)
 
-    def _check_deterministic(self) -> None:
-        batches = self.objective.batches
-        if not len(batches):
-            raise CurvatureError("an objective without batches: there is no loss to differentiate")
-        with self._explained(0), torch.no_grad():
-            first, second = (self.objective(self._weights, batches[0])[0].item() for _ in range(2))
-        if abs(first - second) > 1e-5 * abs(first):
-            raise CurvatureError(
-                f"the loss of batch 0 is {first:.6g} once and {second:.6g} again: it is random; put the model into "
-                "evaluation mode (dropout off)"
-            )
-
     @staticmethod
     def _checked(index: int, slope: Slope) -> Slope:
         if not math.isfinite(slope.loss):
@@ -233,32 +218,6 @@ class BatchedOperator(LinearOperator):
         if not all(bool(torch.isfinite(part).all()) for part in slope.gradient):
             raise CurvatureError(f"the gradient of batch {index} is not finite: there is no curvature at such a point")
         return slope
-
-    @contextmanager
-    def _explained(self, index: int | None) -> Iterator[None]:
-        """Allow only kernels that can be differentiated twice, and turn what torch raises into one line."""
-        where = "" if index is None else f" of batch {index}"
-        try:
-            with sdpa_kernel(SDPBackend.MATH):
-                yield
-        except (RuntimeError, MemoryError) as error:
-            text = str(error).lower()
-            if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "alloc" in text or "out of memory" in text:
-                raise CurvatureError(
-                    f"out of memory in a product{where}: lower the batch size or the number of vectors at a time, keep "
-                    "no graphs, or turn on activation checkpointing"
-                ) from error
-            if "compile" in text or "double backward" in text or "aot_autograd" in text:
-                raise CurvatureError(
-                    "the model is compiled and has no second derivative: give the model before torch.compile, or "
-                    "take differences of gradients (product difference)"
-                ) from error
-            if "is not implemented" in text or "not support" in text or "mixed torch.tensor and dtensor" in text:
-                raise CurvatureError(
-                    f"an operation{where} has no second derivative ({str(error).splitlines()[0][:160]}): load the "
-                    "model with eager attention, unsharded; or take differences of gradients (product difference)"
-                ) from error
-            raise
 
 
 class _Part(LinearOperator):

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from landscape.curvature import vectors
+from landscape.curvature.checks import check_deterministic, explained, gradient
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
 from landscape.objective import Objective
 
-_FRACTION = {torch.float32: 0.1, torch.float64: 3e-3}  # change of the gradient over its length
+_FRACTION = {torch.float32: 0.1, torch.float64: 1e-3}  # change of the gradient over its length
 _WITHIN = 5.0  # the factor by which the change may miss that before the step is chosen again
 
 
@@ -43,7 +44,9 @@ class DifferenceHessian(LinearOperator):
         super().__init__(self.space.n, self.theta.dtype, self.theta.device)
         self.objective = objective
         self.disagreement = 0.0
-        self._weights = {name: tensor.detach() for name, tensor in weights.items()}
+        others = {name: tensor for name, tensor in weights.items() if name not in self.space.names}
+        self._weights = {name: tensor.detach().clone() for name, tensor in others.items()}
+        check_deterministic(objective, dict(weights))
         self._stiffness = 0.0  # ‖Hv‖/‖v‖ of the vector before
         self._count, self._scale, self._loss = 0, 0.0, 0.0
         self._gradient = self._at(self.theta)
@@ -101,9 +104,9 @@ class DifferenceHessian(LinearOperator):
     def _of_batch(
         self, weights: Mapping[str, Tensor], leaves: list[Tensor], index: int, batch: Any
     ) -> tuple[Tensor, float, int]:
-        loss, count = self.objective(weights, batch)
-        pieces = torch.autograd.grad(loss, leaves, materialize_grads=True)
-        gradient = torch.cat([piece.reshape(-1) for piece in pieces])
-        if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(gradient).all()):
+        with explained(f"batch {index}"):
+            loss, count = self.objective(weights, batch)
+            slope = torch.cat([piece.reshape(-1) for piece in gradient(loss, leaves)])
+        if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(slope).all()):
             raise CurvatureError(f"the loss or gradient of batch {index} is not finite: no differences can be taken")
-        return gradient, loss.item(), count
+        return slope, loss.item(), count

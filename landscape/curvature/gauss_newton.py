@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from landscape.curvature.batched import BatchedOperator, Local, Slope
+from landscape.curvature.checks import check_twice_differentiable, gradient
 from landscape.objective import SplitObjective
 
 
@@ -35,11 +36,17 @@ class GaussNewton(BatchedOperator):
     def _differentiate(self, batch: Any) -> Local:
         leaves = self._leaves
         outputs = self.objective.outputs(self._weights, batch)
+        if not outputs.requires_grad:
+            total, count = self.objective.loss(outputs, batch)
+            return Local(
+                lambda v: [torch.zeros_like(x) for x in v], Slope(total.item(), count, gradient(total, leaves))
+            )
         at = outputs.detach().requires_grad_()
         total, count = self.objective.loss(at, batch)
         (slope,) = torch.autograd.grad(total, at, create_graph=True)  # ∇_z ℓ
         w = torch.zeros_like(outputs, requires_grad=True)
         transposed = torch.autograd.grad(outputs, leaves, w, create_graph=True, materialize_grads=True)  # Jᵀw
+        check_twice_differentiable([*transposed, slope])
         live = [i for i, part in enumerate(transposed) if part.requires_grad]
 
         def pull(vector: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -49,5 +56,5 @@ class GaussNewton(BatchedOperator):
             (bent,) = torch.autograd.grad(slope, at, tangent, retain_graph=True, materialize_grads=True)  # ∇²_z ℓ J v
             return torch.autograd.grad(outputs, leaves, bent, retain_graph=True, materialize_grads=True)
 
-        gradient = torch.autograd.grad(outputs, leaves, slope.detach(), retain_graph=True, materialize_grads=True)
-        return Local(pull, Slope(total.item(), count, gradient))
+        pulled = torch.autograd.grad(outputs, leaves, slope.detach(), retain_graph=True, materialize_grads=True)
+        return Local(pull, Slope(total.item(), count, pulled))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.func import grad, jvp
 
 from landscape.curvature.batched import BatchedOperator, Local, Pull, Slope
+from landscape.curvature.checks import check_twice_differentiable, gradient
 from landscape.errors import CurvatureError
 from landscape.objective import Objective
 
@@ -47,8 +48,9 @@ class Hessian(BatchedOperator):
 
     def _reverse(self, batch: Any) -> Local:
         total, count = self.objective(self._weights, batch)
-        gradient = torch.autograd.grad(total, self._leaves, create_graph=True, materialize_grads=True)
-        return Local(_pull_through(gradient, self._leaves), Slope(total.item(), count, gradient))
+        slope = Slope(total.item(), count, gradient(total, self._leaves, create_graph=True))
+        check_twice_differentiable(slope.gradient)
+        return Local(_pull_through(slope.gradient, self._leaves), slope)
 
     def _forward(self, batch: Any) -> Local:
         def loss(chosen: Mapping[str, Tensor]) -> Tensor:

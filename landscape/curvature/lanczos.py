@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -43,6 +43,8 @@ class Eigenvalues:
         values: Ritz values (k,).
         residuals: ‖Ay − θy‖ of each (k,): some eigenvalue lies this near.
         converged: which of them met the stop rule (k,).
+        missed: another eigenvector beyond values[-1] holds at most this many times the share of the start vector
+            that those found hold.
         unseen: the largest share of the start vector that an eigenvector more than 5 % (of the largest Ritz value
             in magnitude) beyond values[0] can hold.
         products: vectors multiplied.
@@ -53,6 +55,7 @@ class Eigenvalues:
     values: np.ndarray
     residuals: np.ndarray
     converged: np.ndarray
+    missed: float
     unseen: float
     products: int
     vectors: Tensor
@@ -66,7 +69,7 @@ class Krylov:
     projected: np.ndarray  # (m, m), T = QAQᵀ
     following: Tensor | None  # q₊ (n,), the next basis vector; None when the space is exhausted
     beta: float  # ‖A q_m − its projection‖
-    start: np.ndarray  # (m,), the start vector in the basis
+    dropped: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # what restarts left out; see `_start`
 
     @classmethod
     def begin(cls, start: Tensor) -> Krylov:
@@ -78,7 +81,7 @@ class Krylov:
         length = vectors.norm(start)
         if not (length > 0 and math.isfinite(length)):
             raise CurvatureError(f"a start vector of length {length}: expected one that is neither zero nor infinite")
-        return cls(start.new_empty((0, len(start))), np.zeros((0, 0)), start / length, 0.0, np.zeros(0))
+        return cls(start.new_empty((0, len(start))), np.zeros((0, 0)), start / length, 0.0)
 
     @property
     def size(self) -> int:
@@ -107,7 +110,6 @@ class Krylov:
         grown[:m, :m] = self.projected
         grown[m, :] = grown[:, m] = along
         self.projected = grown
-        self.start = np.append(self.start, 0.0 if m else 1.0)
         self.beta = vectors.norm(image)
         exhausted = self.beta <= _SPAN_END * float(np.abs(grown).max()) or m + 1 == operator.n
         self.following = None if exhausted else image / self.beta
@@ -116,8 +118,7 @@ class Krylov:
         """Ritz values in descending order (m,), their coordinates as columns (m, m), and residuals (m,)."""
         values, columns = np.linalg.eigh(self.projected)
         values, columns = values[::-1], columns[:, ::-1]
-        residual = 0.0 if self.following is None else self.beta
-        return values, columns, residual * np.abs(columns[-1])
+        return values, columns, self.beta * np.abs(columns[-1])
 
     def unseen(self, at: float) -> float:
         """The largest share of the start vector in an eigenvector with eigenvalue `at`, beyond the Ritz values."""
@@ -126,13 +127,45 @@ class Krylov:
         last = np.zeros(self.size)
         last[-1] = self.beta
         z = np.linalg.solve(at * np.eye(self.size) - self.projected, last)
-        return float((self.start @ z) ** 2 / (1.0 + z @ z))
+        return float((self._start(at) @ z) ** 2 / (1.0 + z @ z))
+
+    def missed(self, which: str, k: int) -> float:
+        """How much less of the start another eigenvector beyond the k outermost Ritz values can hold than these do.
+
+        As `unseen`, for eigenvectors orthogonal to the k Ritz vectors found, at the k-th Ritz value, over the smallest
+        share of the start among those found.
+        """
+        if self.following is None:
+            return 0.0
+        values, columns, _ = self.ritz()
+        if which == "bottom":
+            values, columns = values[::-1], columns[:, ::-1]
+        if len(values) <= k:
+            return math.inf
+        at = values[k - 1]
+        start = columns.T @ self._start(at)
+        gaps = np.where(values[k:] == at, np.finfo(float).tiny, at - values[k:])
+        z = self.beta * columns[-1, k:] / gaps
+        least = float((start[:k] ** 2).min())
+        return float((start[k:] @ z) ** 2 / (1.0 + z @ z)) / least if least else math.inf
+
+    def _start(self, at: float) -> np.ndarray:
+        """The start vector in the basis (m,). What a restart dropped acts on an eigenvector with eigenvalue `at`
+        through its remainder, and counts as part of the vector that came next.
+        """  # noqa: D205
+        start = np.ones(1)
+        for columns, values, last, keep in self.dropped:
+            start = np.pad(start, (0, len(columns) - len(start)))
+            start = np.append(keep.T @ start, (columns.T @ start) @ (last / (at - values)))
+        return np.pad(start, (0, self.size - len(start)))
 
     def shrink(self, keep: np.ndarray) -> None:
         """Thick restart (Wu and Simon 2000): only the Ritz vectors with coordinates `keep` (m, p) stay in the basis."""
+        values, columns = np.linalg.eigh(self.projected)
+        out = np.linalg.norm(keep.T @ columns, axis=0) < 0.5
+        self.dropped.append((columns[:, out], values[out], self.beta * columns[-1, out], keep))
         self.store = torch.from_numpy(keep.T.copy()).to(self.basis) @ self.basis
         self.projected = keep.T @ self.projected @ keep
-        self.start = keep.T @ self.start
 
 
 @dataclass(frozen=True)
@@ -141,11 +174,11 @@ class StopRule:
 
     Attributes:
         tolerance: the residual of each, relative to its Ritz value, or to a tenth of the largest if it is smaller.
-        unseen: see `Eigenvalues.unseen`. A residual says that some eigenvalue is near, not that it is the top one.
+        missed: see `Eigenvalues.missed`. A residual says that some eigenvalue is near, not that it is the top one.
     """
 
     tolerance: float = 1e-2
-    unseen: float = 1e-3
+    missed: float = 1e-3
 
 
 def eigenvalues(
@@ -207,12 +240,14 @@ def _outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalue
     complete = krylov.following is None
     enough = len(values) >= k or complete
     size = np.maximum(np.abs(values[:k]), 0.1 * scale)
-    met = (residuals[:k] <= rule.tolerance * size) & ((unseen <= rule.unseen) & enough or complete)
-    return Eigenvalues(which, values[:k], residuals[:k], met, unseen, 0, torch.empty(0))  # type: ignore[arg-type]
+    missed = krylov.missed(which, k) if enough else math.inf
+    met = (residuals[:k] <= rule.tolerance * size) & (missed <= rule.missed) | complete
+    values, residuals = values[:k].copy(), residuals[:k].copy()
+    return Eigenvalues(which, values, residuals, met, missed, unseen, 0, torch.empty(0))  # type: ignore[arg-type]
 
 
 def _with_vectors(found: Eigenvalues, krylov: Krylov, k: int, which: str, products: int) -> Eigenvalues:
     _, columns, _ = krylov.ritz()
     chosen = (columns if which == "top" else columns[:, ::-1])[:, :k]
     rows = torch.from_numpy(chosen.T.copy()).to(krylov.basis) @ krylov.basis
-    return Eigenvalues(found.which, found.values, found.residuals, found.converged, found.unseen, products, rows)
+    return replace(found, products=products, vectors=rows)

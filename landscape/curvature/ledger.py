@@ -43,22 +43,15 @@ class Ledger:
             return dict(file)
 
     def save_krylov(self, krylov: Krylov) -> None:
-        """Keep the space. A step adds one vector; after a restart all are new, under new names."""
+        """Keep a space that is never restarted: each step adds one vector."""
         m, before = krylov.size, self.load("krylov")
-        appended = before is not None and len(before["projected"]) == m - 1
-        generation = int(before["generation"]) + (not appended) if before is not None else 0
-        for index in range(m if appended else 0, m):
-            self.save(f"vector-{generation}-{index}", v=krylov.basis[index].cpu().numpy())
+        done = 0 if before is None else len(before["projected"]) + 1
+        for index in range(done, m):
+            self.save(f"vector-{index}", v=krylov.basis[index].cpu().numpy())
         if krylov.following is not None:
-            self.save(f"vector-{generation}-{m}", v=krylov.following.cpu().numpy())
-        self.save(
-            "krylov",
-            projected=krylov.projected,
-            beta=np.array(krylov.beta),
-            start=krylov.start,
-            exhausted=np.array(krylov.following is None),
-            generation=np.array(generation),
-        )
+            self.save(f"vector-{m}", v=krylov.following.cpu().numpy())
+        exhausted = np.array(krylov.following is None)
+        self.save("krylov", projected=krylov.projected, beta=np.array(krylov.beta), exhausted=exhausted)
 
     def load_krylov(self, like: torch.Tensor) -> Krylov | None:
         """The space as it was kept, with vectors in the dtype and on the device of `like`."""
@@ -66,12 +59,12 @@ class Ledger:
         if state is None:
             return None
         m, exhausted = len(state["projected"]), bool(state["exhausted"])
-        loaded = [self.load(f"vector-{state['generation']}-{index}") for index in range(m + (not exhausted))]
+        loaded = [self.load(f"vector-{index}") for index in range(m + (not exhausted))]
         rows = [torch.from_numpy(arrays["v"]).to(like) for arrays in loaded if arrays is not None]
         if len(rows) < len(loaded):
             return None
         following = None if exhausted else rows.pop()
-        return Krylov(torch.stack(rows), state["projected"], following, float(state["beta"]), state["start"])
+        return Krylov(torch.stack(rows), state["projected"], following, float(state["beta"]))
 
     def discard(self) -> None:
         """Throw everything away: the measurement is complete."""

@@ -194,8 +194,7 @@ def critical_step(
             if high > guess * limit:
                 return CriticalStep(math.inf, 0.0, 0.0, passes)
         low, high = high, 2 * high
-    while (high - low) > width * high:
-        middle = 0.5 * (low + high)
+    while (high - low) > width * (middle := 0.5 * (low + high)):
         low, high = (low, middle) if rises(middle) else (middle, high)
     step = 0.5 * (low + high)
     return CriticalStep(step, 2.0 / step, (high - low) / step, passes)

@@ -49,6 +49,8 @@ class LinearOperator(ABC):
             raise CurvatureError(
                 f"a vector of {v.dtype} on {v.device}: expected {self.dtype} on {self.device}, as the parameters"
             )
+        if not bool(torch.isfinite(v).all()):
+            raise CurvatureError("a vector that is not finite: expected numbers; was the loss it came from finite?")
         rows = v[None] if v.ndim == 1 else v.T.contiguous()
         self.products += len(rows)
         product = self._multiply(rows.detach())

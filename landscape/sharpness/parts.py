@@ -86,6 +86,7 @@ class Spectrum:
             "values": found.values,
             "residuals": found.residuals,
             "converged": found.converged.astype(np.uint8),
+            "missed": found.missed,
             "unseen": found.unseen,
             "products": self.krylov.size,
         }
