@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness test check format reference bench-slices clean
+.PHONY: help slices sharpness test check format reference bench-slices bench-curvature clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,9 +28,10 @@ help: ## this menu
 	@echo 'make TARGET [NAME=value ...]'
 	@echo
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS='|' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
+		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo 'slices takes MODEL, PREV, QUANT, TEXT, CALIBRATION, GRID, BOUNDS, TOKENS, SEQ_LEN, DTYPE, DEVICE, OUT;'
+	@echo 'sharpness MODEL, TEXT, PARAMS, QUANT, CALIBRATION, TOKENS, SEQ_LEN, DEVICE, OUT;'
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -57,6 +58,10 @@ reference: $(INSTALLED) ## train the bundled run again (half an hour on two core
 
 bench-slices: $(INSTALLED) ## time one cell of a slice against a bare forward pass
 	@$(BIN)/python benchmarks/slices.py
+
+bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+	@$(BIN)/python -W ignore benchmarks/curvature.py $(ARGS)
 
 clean: ## remove what make made, but not your slices
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

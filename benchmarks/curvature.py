@@ -51,7 +51,7 @@ from landscape.curvature import (
     xtrace,
 )
 from landscape.curvature.batched import BatchedOperator
-from landscape.curvature.lanczos import MARGIN
+from landscape.curvature.lanczos import outermost
 from landscape.curvature.probes import gaussian, rademacher
 from landscape.models import load_model
 from landscape.objective import Batch, TokenCrossEntropy, batches
@@ -257,11 +257,9 @@ def lanczos_run(operator: LinearOperator, start: Tensor, reference: float, cap: 
     krylov, ritz, stop = Krylov.begin(start), [], None
     while krylov.following is not None and krylov.size < cap:
         krylov.extend(operator)
-        values, _, residuals = krylov.ritz()
-        ritz.append(float(values[0]))
-        scale = float(np.abs(values).max())
-        unseen = krylov.unseen(values[0] + MARGIN * scale)
-        if stop is None and residuals[0] <= RULE.tolerance * scale and unseen <= RULE.unseen:
+        found = outermost(krylov, 1, "top", RULE)
+        ritz.append(float(found.values[0]))
+        if stop is None and found.converged[0]:
             stop = krylov.size
         if stop is not None and abs(ritz[-1] / reference - 1) <= min(CLOSE):
             break
@@ -271,6 +269,8 @@ def lanczos_run(operator: LinearOperator, start: Tensor, reference: float, cap: 
 def begin(kind: str, operator: Hessian, seed: int) -> tuple[Tensor, float]:
     if kind == "random":
         return gaussian(operator.n, operator.theta, seed), 0.0
+    if kind == "bfloat16":
+        return operator.theta, 0.0
     start = noisy(operator.gradient(), seed)
     return draft(operator, start) if kind == "draft" else (start, 0.0)
 
@@ -283,7 +283,7 @@ def reference_of(operator: Hessian, most: int) -> float:
     found = eigenvalues(operator, noisy(operator.gradient(), 0), rule=StopRule(1e-4, 1e-8), max_products=most)
     say(
         f"  reference λ {found.values[0]:.6g}, residual {found.residuals[0] / found.values[0]:.0e}, "
-        f"unseen {found.unseen:.0e}, {found.products} products{'' if found.converged[0] else ', NOT converged'}"
+        f"missed {found.missed:.0e}, {found.products} products{'' if found.converged[0] else ', NOT converged'}"
     )
     return float(found.values[0])
 
@@ -335,7 +335,7 @@ def lambda_section(problem: Problem, args: argparse.Namespace) -> None:
     operator = Hessian(problem.objective, problem.weights)
     most, cap = (15, 12) if args.quick else (80, 100)
     reference = reference_of(operator, most)
-    seeds, few = (2, 1) if args.quick else (20, 5)
+    seeds, few = (2, 1) if args.quick else (args.seeds, min(5, args.seeds))
     say(
         f"  {'start, or peer':<34}runs  {'to 1 %':>13}  {'to 0.1 %':>13}  {'at stop':>13}  {'error at stop':>17}  wrong"
     )
@@ -381,7 +381,7 @@ def flagged(
     name: str, operator: Hessian, reference: float, args: argparse.Namespace, runs: dict[tuple[str, int], Run]
 ) -> None:
     """25 runs that start from the noisy gradient and from noise in turn: taken for converged while wrong."""
-    kinds = [("noisy", "random")[seed % 2] for seed in range(4 if args.quick else 25)]
+    kinds = [("noisy", "random")[seed % 2] for seed in range(4 if args.quick else args.seeds + 5)]
     found = []
     for seed, kind in enumerate(kinds):
         if (kind, seed) not in runs:
@@ -404,6 +404,10 @@ def end_to_end(problem: Problem, reference: float, args: argparse.Namespace) -> 
     def ours(kind: str) -> None:
         operator = Hessian(problem.objective, problem.weights)
         start, extra = begin(kind, operator, 0)
+        if kind == "bfloat16":
+            rough = Hessian(TokenCrossEntropy(model, data, torch.bfloat16), problem.weights)
+            drafted = eigenvalues(rough, noisy(rough.gradient(), 0), max_products=cap)
+            start, extra = drafted.vectors[0], drafted.products
         found = eigenvalues(operator, start, max_products=cap)
         answer.append(peers.Answer(float(found.values[0]), found.products + round(extra), bool(found.converged[0])))
 
@@ -417,6 +421,7 @@ def end_to_end(problem: Problem, reference: float, args: argparse.Namespace) -> 
 
     line("ours, noisy gradient", partial(ours, "noisy"))
     line("ours, draft", partial(ours, "draft"))
+    line("ours, in bfloat16 first", partial(ours, "bfloat16"))
     line("PyHessian", lambda: answer.append(peers.pyhessian_top(model, data, 0, cap)))
     line(
         "hessian-eigenthings, 20 steps",
@@ -503,8 +508,8 @@ def check_traces(problem: Problem, args: argparse.Namespace) -> None:
     long = None
     if not args.quick:
         operator = Hessian(problem.objective, problem.weights)
-        long = hutchinson(operator, Budget(0.0, 2, 600), seed=999)
-        say(f"  reference, 600 rounds: {long.value:.5g} ± {long.standard_error:.2g}")
+        long = hutchinson(operator, Budget(0.0, 2, 10 * args.seeds), seed=999)
+        say(f"  reference, {10 * args.seeds} rounds: {long.value:.5g} ± {long.standard_error:.2g}")
     kept = []
     for name, run in (
         ("hutchinson", lambda: hutchinson(Hessian(problem.objective, problem.weights), budget)),
@@ -624,6 +629,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="only to see that everything runs")
+    parser.add_argument("--seeds", type=int, default=20, help="start vectors of each kind")
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"{', '.join(SECTIONS)}, large")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--memory-item", help=argparse.SUPPRESS)

@@ -217,7 +217,7 @@ def eigenvalues(
     products = 0
     while True:
         if krylov.size:
-            found = _outermost(krylov, k, which, rule)
+            found = outermost(krylov, k, which, rule)
             if found.converged.all() or krylov.following is None or products >= max_products:
                 return _with_vectors(found, krylov, k, which, products)
         if max_basis is not None and krylov.size >= max_basis:
@@ -230,7 +230,8 @@ def eigenvalues(
             on_product(krylov)
 
 
-def _outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalues:
+def outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalues:
+    """What the space says now of the k outermost eigenvalues, without their vectors."""
     values, _, residuals = krylov.ritz()
     scale = float(np.abs(values).max()) or 1.0
     if which == "bottom":
