@@ -405,7 +405,7 @@ def end_to_end(problem: Problem, reference: float, args: argparse.Namespace) -> 
         operator = Hessian(problem.objective, problem.weights)
         start, extra = begin(kind, operator, 0)
         if kind == "bfloat16":
-            rough = Hessian(TokenCrossEntropy(model, data, torch.bfloat16), problem.weights)
+            rough = Hessian(TokenCrossEntropy(model, problem.objective.batches, torch.bfloat16), problem.weights)
             drafted = eigenvalues(rough, noisy(rough.gradient(), 0), max_products=cap)
             start, extra = drafted.vectors[0], drafted.products
         found = eigenvalues(operator, start, max_products=cap)

@@ -34,10 +34,7 @@ def hessian(config: SharpnessConfig, loaded: inputs.Loaded, reporter: Reporter) 
         graph, free = operator.graph_bytes(), available(operator.device)
         vectors = 4 * operator.n * min(config.max_products, 32)
         held = graph * (batches if operator.keeps else 1)
-        reporter.note(
-            f"memory: {_bytes(held)} for the graphs of {batches if operator.keeps else 1} of {batches} batches, up to "
-            f"{_bytes(vectors)} for Lanczos vectors; {_bytes(free)} free"
-        )
+        reporter.stage(f"needs {_bytes(held)} for graphs and up to {_bytes(vectors)} for vectors, {_bytes(free)} free")
         if graph > free:
             reporter.note(
                 "the graph of one batch may not fit: a smaller --batch-size, or --product forward, takes less"
@@ -119,7 +116,8 @@ def trace(
     known = saved["samples"] if saved else None
     if config.layers or config.adam:
         layers = operator.space.layers() if config.layers else None
-        found = curvature.hutchinson(seen, budget, config.seed, layers=layers, known=known, on_round=on_round)
+        block = max(1, min(8, int(0.1 * available(seen.device) / (8 * seen.n))))  # probes and their products
+        found = curvature.hutchinson(seen, budget, config.seed, block, layers, known=known, on_round=on_round)
     else:
         only = operator.space.names
         found = curvature.trace_by_losses(
