@@ -48,7 +48,10 @@ class MeasurementConfig:
     )
     tokenizer: str | None = option(None, "Take the tokenizer of this model instead of MODEL's own.")
     seq_len: int | None = option(None, "Tokens per window. Default: 2048, or the model's context if shorter.")
-    tokens: int | None = option(None, "Evaluation tokens; the default depends on the job and on the model's context.")
+    tokens: int | None = option(
+        None,
+        "Evaluation tokens. Default: 600,000 (204,800 for curvature), or 4096 where the context is below 2048.",
+    )
     calibration_windows: int | None = option(None, "Default: 1024, or 128 where the context is below 2048.")
     calibration_packing: Literal["joined", "documents"] | None = option(
         None, "Default: 'documents' for a text of its own and a context of 2048 or more, otherwise as --packing."
