@@ -119,7 +119,6 @@ def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 
 def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str, Any]], reporter: Reporter) -> None:
     config = job.config
-    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
     reporter.stage(f"loading {job.checkpoint}")
     loaded = inputs.load(config, job.checkpoint, job.text, job.device, "float32", config.checkpointing)
     reporter.stage("gradient")
@@ -141,6 +140,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             sections[part]["seconds"] = time.monotonic() - began
             store.write(job.path, attributes, sections, complete=False)
 
+    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
     spectrum = parts.Spectrum(config, seen, gradient, ledger, reporter)
     finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top)})
     if config.bottom:

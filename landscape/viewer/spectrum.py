@@ -62,7 +62,7 @@ def draw_spectrum(stored: StoredSharpness) -> Figure:
             axes.annotate(
                 f"{label} = {values[0]:.3g}",
                 (values[0], floor * 2.2),
-                xytext=(0, 8),
+                xytext=(-11 if which == "top" else 0, 8),
                 textcoords="offset points",
                 ha="right" if which == "top" else "left",
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
