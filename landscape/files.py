@@ -12,21 +12,24 @@ import filelock
 from landscape.errors import StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_TAKEN = (errno.EISDIR, errno.EEXIST)  # a directory where the file goes, a file where a directory goes
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` at `path`, all or nothing.
+    """Write `content` at `path`, all or nothing; directories on the way are made.
 
     Raises:
         StoreError: the disk is full, or the place cannot be written.
     """
     partial = path.with_name(f".{path.name}.partial")
-    try:
-        with disk_errors(path):
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
             partial.write_bytes(content)
             partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        finally:  # within: where nothing can be written, nothing can be removed either
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -59,6 +62,6 @@ def disk_errors(path: Path) -> Iterator[None]:
         text = str(error)
         if error.errno in _FULL or any(f"errno = {code}," in text for code in _FULL):
             raise StoreError(f"{path}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOENT, errno.ENOTDIR):
+        if error.errno in (*_REFUSED, *_TAKEN):
             raise StoreError(f"{path}: cannot be written ({error.strerror}); name another place with --out") from error
         raise

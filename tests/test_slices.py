@@ -298,6 +298,20 @@ def test_a_really_full_disk(tmp_path: Path):
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["directory", "file/s.h5", "file/within/s.h5", 260 * "s"])
+def test_places_that_cannot_be_written(name: str, tmp_path: Path):
+    from landscape.files import write_whole
+
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(StoreError, match=r"cannot be written.*name another place"):
+        write_whole(tmp_path / name, b"new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["directory", "file"]
+    write_whole(tmp_path / "directory" / "within" / "s.h5", b"new")
+    assert [path.name for path in (tmp_path / "directory" / "within").iterdir()] == ["s.h5"]
+
+
 def test_disk_errors_pass_on_what_they_do_not_know(tmp_path: Path):
     from landscape.files import disk_errors
 

@@ -305,13 +305,14 @@ def test_a_failed_write_leaves_the_old_file(
 ) -> None:
     target = tmp_path / "slice.html"
     target.write_text("old")
+    whole = Path.write_bytes
 
-    def half(self: Path, text: str, encoding: str) -> None:
-        self.write_bytes(text[:100].encode())
+    def half(self: Path, content: bytes) -> None:
+        whole(self, content[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", half)
-    with pytest.raises(StoreError, match=r"slice\.html: cannot be written"):
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(StoreError, match=r"slice\.html: the disk is full"):
         write_page(complete, target)
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
 

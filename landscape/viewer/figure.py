@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from pathlib import Path
@@ -13,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from landscape.errors import OptionError
+from landscape.files import write_whole
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.describe import QUANTIZED, ColourRange, Description, describe, grey_area
-from landscape.viewer.files import replacing
 from landscape.viewer.labels import label_math, place, text_math
 from landscape.viewer.words import LOSS_UNIT
 
@@ -55,9 +56,11 @@ def write_figure(stored: StoredSlice, path: str | Path) -> None:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("pdf", "png"):
         raise OptionError(f"figure {path.name}: expected a name that ends in .pdf or .png")
-    with matplotlib.rc_context(STYLE), replacing(path) as partial:
+    memory = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
         metadata = {"CreationDate": None} if kind == "pdf" else None  # the same slice gives the same bytes
-        draw(stored).savefig(partial, format=kind, dpi=300, metadata=metadata)
+        draw(stored).savefig(memory, format=kind, dpi=300, metadata=metadata)
+    write_whole(path, memory.getvalue())
 
 
 def draw(stored: StoredSlice) -> Figure:

@@ -15,10 +15,10 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
+from landscape.files import write_whole
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.contour import contour
 from landscape.viewer.describe import QUANTIZED, Description, describe
-from landscape.viewer.files import replacing
 from landscape.viewer.labels import label_html, text_html
 from landscape.viewer.profile import profile
 from landscape.viewer.style import FONT
@@ -37,8 +37,7 @@ def write_page(stored: StoredSlice, path: str | Path) -> None:
     Raises:
         StoreError: the place cannot be written.
     """
-    with replacing(Path(path)) as partial:
-        partial.write_text(page(stored), encoding="utf-8")
+    write_whole(Path(path), page(stored).encode())
 
 
 def page(stored: StoredSlice) -> str:

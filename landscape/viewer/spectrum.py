@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import matplotlib
@@ -10,8 +11,8 @@ from matplotlib.figure import Figure
 
 from landscape.curvature.store import StoredSharpness
 from landscape.errors import OptionError
+from landscape.files import write_whole
 from landscape.viewer.figure import STYLE
-from landscape.viewer.files import replacing
 
 _SIZE = (3.5, 2.4)  # inches
 _LINE, _BAND, _MARK = "#31688e", "#a9c6dc", "#d1495b"
@@ -32,9 +33,11 @@ def write_spectrum(stored: StoredSharpness, path: str | Path) -> None:
         raise OptionError(
             f"figure {path.name}: this measurement has no spectral density; measure with --density-steps 24"
         )
-    with matplotlib.rc_context(STYLE), replacing(path) as partial:
+    memory = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
         metadata = {"CreationDate": None} if kind == "pdf" else None
-        draw_spectrum(stored).savefig(partial, format=kind, dpi=300, metadata=metadata)
+        draw_spectrum(stored).savefig(memory, format=kind, dpi=300, metadata=metadata)
+    write_whole(path, memory.getvalue())
 
 
 def draw_spectrum(stored: StoredSharpness) -> Figure:
