@@ -116,3 +116,14 @@ def broken_copy(run: Path, tmp_path: Path):
         return folder
 
     return make
+
+
+@pytest.fixture
+def process():
+    """One thread, as tiny matrices wait for a second one; attention kernels are those of the whole process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.backends.cuda.enable_flash_sdp(True)
+    torch.backends.cuda.enable_mem_efficient_sdp(True)

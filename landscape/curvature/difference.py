@@ -23,7 +23,7 @@ from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
 from landscape.objective import Objective
 
-_FRACTION = {torch.float32: 0.1, torch.float64: 1e-3}  # change of the gradient over its length
+_FRACTION = {torch.float32: 0.1, torch.float64: 1e-4}  # change of the gradient over its length
 _WITHIN = 5.0  # the factor by which the change may miss that before the step is chosen again
 
 
