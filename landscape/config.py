@@ -15,6 +15,7 @@ from landscape.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
 PACKINGS = ("joined", "documents")
+ROUGH = ("auto", "bfloat16", "none")
 PRODUCTS = ("reverse", "forward", "difference")
 RANDOM = "random"
 
@@ -131,6 +132,11 @@ class SharpnessConfig(MeasurementConfig):
     params: str = option("*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'.")
     top: int = option(1, "Largest eigenvalues wanted.")
     bottom: int = option(1, "Smallest (most negative) eigenvalues wanted; 0 for none.")
+    rough: Literal["auto", "bfloat16", "none"] = option(
+        "auto",
+        "Where the top alone is wanted (--bottom 0 --density-steps 0): look in bfloat16 first, confirm in float32. "
+        "'auto': where a timing says that it is faster.",
+    )
     tolerance: float = option(0.01, "An eigenvalue is taken when its residual is below this share of the largest.")
     max_products: int = option(100, "Hessian products at most, for each end of the spectrum.")
     trace_error: float = option(0.02, "Relative standard error at which the trace is good enough.")
@@ -143,10 +149,11 @@ class SharpnessConfig(MeasurementConfig):
         False, "Curvature as Adam sees it, P^{−1/2} H P^{−1/2}, with P estimated from the gradients of the batches."
     )
     product: Literal["reverse", "forward", "difference"] = option(
-        "reverse", "Exact products in reverse (fast) or forward mode (less memory), or differences of gradients."
+        "reverse", "Exact products in reverse mode (fast) or forward mode, or differences of gradients."
     )
     checkpointing: bool = option(
-        False, "With --product difference: recompute activations instead of holding them. The least memory."
+        False,
+        "Recompute the activations of every block instead of holding them: a fraction of the memory, twice the time.",
     )
     batch_size: int = option(2, "Windows per batch. Every batch has its own graph, and its own probes of the trace.")
     out: Path = option(Path("figures/sharpness"), "Directory, or the .h5 file itself; the figure goes beside it.")
@@ -161,11 +168,9 @@ class SharpnessConfig(MeasurementConfig):
                 word = name.replace("_", "-")
                 raise OptionError(f"--{word} {getattr(self, name)}: expected a fraction between 0 and 1")
         self._one_of("product", PRODUCTS)
-        if self.checkpointing and self.product != "difference":
-            raise OptionError(
-                f"--checkpointing with --product {self.product}: exact products hold what is recomputed; use --product "
-                "difference, or a smaller --batch-size"
-            )
+        self._one_of("rough", ROUGH)
+        if self.checkpointing and self.product == "forward":
+            raise OptionError("--checkpointing with --product forward: blocks are recomputed in reverse mode only")
         if self.adam and self.quant:
             raise OptionError("--adam with --quant: the quadratic model is that of the loss itself; leave one out")
         if self.layers and self.adam:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from landscape.curvature.checks import check_deterministic, explained, gradient
-from landscape.curvature.memory import available, graph_bytes
+from landscape.curvature.memory import available, sized
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
@@ -82,6 +82,7 @@ class BatchedOperator(LinearOperator):
         self._weights |= dict(zip(self.space.names, self._leaves, strict=True))
         self._keep = keep
         self._kept: list[Local] | None = None
+        self._first: Local | None = None  # of batch 0, built to see its size
         self._graph_bytes: int | None = None
         self._totals: tuple[float, int, Tensor] | None = None  # summed loss, count, summed gradient
         if workers is None:
@@ -111,19 +112,23 @@ class BatchedOperator(LinearOperator):
     def keeps(self) -> bool:
         """Whether graphs are kept between products; decides on first use."""
         if self._keep is None:
-            self._keep = self.graph_bytes() * len(self.objective.batches) < _KEEP * available(self.device)
+            graph = self.graph_bytes()
+            free = available(self.device) + (graph if self._first is not None else 0)
+            self._keep = graph * len(self.objective.batches) < _KEEP * free
+            self._first = self._first if self._keep else None
         return self._keep
 
     def graph_bytes(self) -> int:
-        """Bytes that the graph of the first batch takes; builds it once to see."""
+        """Bytes that the graph of the first batch takes; builds it to see."""
         if self._graph_bytes is None:
             with explained("batch 0"):
-                self._graph_bytes = graph_bytes(lambda: self._differentiate(self.objective.batches[0]))
+                local, self._graph_bytes = sized(lambda: self._differentiate(self.objective.batches[0]))
+            self._first = None if self._keep is False else local
         return self._graph_bytes
 
     def release(self) -> None:
         """Forget the kept graphs; the next product builds them again."""
-        self._kept = None
+        self._kept = self._first = None
 
     def parts(self) -> Sequence[LinearOperator]:
         """A_b/N for each batch b."""
@@ -134,23 +139,22 @@ class BatchedOperator(LinearOperator):
         if self.keeps:
             self._pull_all([local.pull for local in self._locals()], rows, out)
             return out.div_(self.count())
-        slopes = _Slopes(self.n, self.device, self.dtype)
+        count = 0
         for index in range(len(self.objective.batches)):
             local = self._local(index)
-            slopes.add(local.slope)
+            count += local.slope.count if local.slope is not None else 0
             self._pull_all([local.pull], rows, out)
             del local  # before the next graph is built
-        self._totals = self._totals or slopes.totals()
-        return out.div_(self.count())
+        return out.div_(count or self.count())
 
     def _measured(self) -> tuple[float, int, Tensor]:
         if self._totals is None and self.keeps:
-            slopes = _Slopes(self.n, self.device, self.dtype)
+            slopes = _Slopes(self.space, self.theta)
             for local in self._locals():
                 slopes.add(local.slope)
             self._totals = slopes.totals()
         if self._totals is None:
-            slopes = _Slopes(self.n, self.device, self.dtype)
+            slopes = _Slopes(self.space, self.theta)
             for index, batch in enumerate(self.objective.batches):
                 with explained(f"batch {index}"):
                     total, count = self.objective(self._weights, batch)
@@ -169,8 +173,10 @@ class BatchedOperator(LinearOperator):
     def _local(self, index: int) -> Local:
         if self._kept is not None:
             return self._kept[index]
-        with explained(f"batch {index}"):
-            local = self._differentiate(self.objective.batches[index])
+        local, self._first = (self._first, None) if index == 0 else (None, self._first)
+        if local is None:
+            with explained(f"batch {index}"):
+                local = self._differentiate(self.objective.batches[index])
         if local.slope is not None:
             self._checked(index, local.slope)
         return local
@@ -238,16 +244,17 @@ class _Part(LinearOperator):
 class _Slopes:
     """The sum of the batches' slopes, if each is known."""
 
-    def __init__(self, n: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, space: ParameterSpace, like: Tensor) -> None:
         self._loss, self._count, self._whole = 0.0, 0, True
-        self._gradient = torch.zeros(n, dtype=dtype, device=device)
+        self._gradient = torch.zeros_like(like)
+        self._pieces = space.split(self._gradient)
 
     def add(self, slope: Slope | None) -> None:
         if slope is None:
             self._whole = False
             return
         self._loss, self._count = self._loss + slope.loss, self._count + slope.count
-        self._gradient += torch.cat([part.detach().reshape(-1) for part in slope.gradient])
+        _add(self._pieces, [part.detach() for part in slope.gradient])
 
     def totals(self) -> tuple[float, int, Tensor] | None:
         return (self._loss, self._count, self._gradient) if self._whole and self._count else None

@@ -77,8 +77,8 @@ def explained(where: str) -> Iterator[None]:
         text, line = str(error).lower(), (str(error).splitlines() or [""])[0][:160]
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "alloc" in text or "out of memory" in text:
             raise CurvatureError(
-                f"out of memory at {where}: lower the batch size or the number of vectors at a time, keep no graphs, "
-                "or take differences of gradients with activations recomputed"
+                f"out of memory at {where}: recompute activations (--checkpointing), lower the batch size or the "
+                "number of vectors at a time, or keep no graphs"
             ) from error
         if "compile" in text or "double backward" in text or "aot_autograd" in text:
             raise CurvatureError(

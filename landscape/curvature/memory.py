@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+
+T = TypeVar("T")
 
 
 def available(device: torch.device) -> int:
@@ -31,17 +34,26 @@ def available(device: torch.device) -> int:
         return free
 
 
-def graph_bytes(build: Callable[[], Any]) -> int:
-    """Bytes that autograd saves while `build()` runs, shared storages once; parameters, being leaves, do not count."""
-    sizes: dict[int, int] = {}
+def sized(build: Callable[[], T]) -> tuple[T, int]:
+    """What `build()` returns, and the bytes its graph holds: shared storages once, without the parameters'."""
+    packed: weakref.WeakSet[_Saved] = weakref.WeakSet()
+    parameters: set[int] = set()
 
-    def pack(tensor: Tensor) -> Tensor:
-        if not (tensor.is_leaf and tensor.requires_grad):
-            storage = tensor.untyped_storage()
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def pack(tensor: Tensor) -> _Saved:
+        if tensor.is_leaf and tensor.requires_grad:
+            parameters.add(tensor.untyped_storage().data_ptr())
+        saved = _Saved(tensor)
+        packed.add(saved)
+        return saved
 
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        held = build()
-    del held
-    return sum(sizes.values())
+    with saved_tensors_hooks(pack, lambda saved: saved.tensor):
+        built = build()
+    storages = {saved.tensor.untyped_storage().data_ptr(): saved.tensor.untyped_storage().nbytes() for saved in packed}
+    return built, sum(size for place, size in storages.items() if place not in parameters)
+
+
+class _Saved:
+    """A tensor in a graph; gone when the graph is."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
