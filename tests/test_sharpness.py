@@ -113,17 +113,69 @@ def test_agrees_with_the_dense_hessian_of_a_truncated_copy(truncated: Path, tmp_
 def test_the_other_products_agree(truncated: Path, tmp_path: Path, product: str):
     given = options(top=1, density_steps=0, bottom=0, tokens=128)
     usual = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **given)).stored
-    given |= {"checkpointing": product == "difference"}
     other = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, product=product, **given)).stored
     place = "eigenvalues/top"
     assert other.sections[place]["values"] == pytest.approx(usual.sections[place]["values"], rel=3e-3)
+
+
+@pytest.mark.parametrize("product", ["reverse", "difference"])
+def test_recomputing_changes_nothing_but_the_memory(truncated: Path, tmp_path: Path, product: str):
+    given = options(top=2, density_steps=0, bottom=0, tokens=128, product=product)
+    usual = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path / "a", **given))
+    lean = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path / "b", checkpointing=True, **given))
+    assert lean.path.name == usual.path.name  # the same inputs, so the same key
+    for name in ("values", "residuals"):
+        one, other = (result.stored.sections["eigenvalues/top"][name] for result in (usual, lean))
+        assert one == pytest.approx(other, rel=1e-3 if name == "values" else 0.5)
+
+
+def test_the_top_by_way_of_bfloat16(truncated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    given = options(top=2, density_steps=0, bottom=0, tolerance=0.03, max_probes=10)
+    usual = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, rough="none", **given)).stored
+    config = SharpnessConfig(str(truncated), out=tmp_path, rough="bfloat16", **given)
+    with pytest.raises(KeyboardInterrupt):
+        measure_sharpness(config, Interrupting("top in bfloat16", 3))
+    found = measure_sharpness(config).stored
+    top, expected = found.sections["eigenvalues/top"], usual.sections["eigenvalues/top"]
+    assert top["precision"] == "bfloat16, refined in float32" and expected["precision"] == "float32"
+    assert top["values"] == pytest.approx(expected["values"], rel=2e-3) and top["converged"].all()
+    strict = SharpnessConfig(str(truncated), out=tmp_path, rough="bfloat16", **(given | {"tolerance": 1e-4}))
+    again = Interrupting("nothing", 0)
+    top = measure_sharpness(strict, again).stored.sections["eigenvalues/top"]
+    assert "too coarse" in again.notes[0] and top["precision"] == "float32"
+    assert (top["residuals"] < 1e-4 * top["values"]).all() and top["values"] == pytest.approx(expected["values"], 1e-3)
+    for ratio, precision in ((0.5, "bfloat16, refined in float32"), (0.9, "float32")):
+        clock = iter([1.0, 1.0, ratio, ratio])
+        monkeypatch.setattr("landscape.sharpness.spectrum._seconds", lambda *_, clock=clock: next(clock))
+        config = SharpnessConfig(str(truncated), out=tmp_path / str(ratio), **given)
+        assert measure_sharpness(config).stored.sections["eigenvalues/top"]["precision"] == precision
+
+
+def test_little_memory_means_restarts_and_the_same_eigenvalues(
+    truncated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given = options(top=2, density_steps=0, tolerance=1e-4)
+    whole = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path / "whole.h5", **given)).stored
+    config = SharpnessConfig(str(truncated), out=tmp_path / "short.h5", **given)
+    monkeypatch.setattr("landscape.sharpness.spectrum.available", lambda device: 0)
+    with pytest.raises(KeyboardInterrupt):
+        measure_sharpness(config, Interrupting("bottom", 9))
+    with np.load(tmp_path / ".short.state" / "krylov.npz") as state:
+        assert state["generation"] >= 1 and len(state["projected"]) <= 10
+    last = Interrupting("nothing", 0)
+    short = measure_sharpness(config, last).stored
+    assert any("restarts" in note for note in last.notes)
+    for place in ("eigenvalues/top", "eigenvalues/bottom"):
+        one, other = short.sections[place], whole.sections[place]
+        assert one["converged"].all() and other["converged"].all()
+        assert one["values"] == pytest.approx(other["values"], rel=1e-5)
 
 
 class Interrupting:
     """A reporter that is interrupted at the n-th progress of a stage."""
 
     def __init__(self, stage: str, at: int) -> None:
-        self.wanted, self.at, self.stages = stage, at, []
+        self.wanted, self.at, self.stages, self.notes = stage, at, [], []
 
     def stage(self, name: str):
         self.stages.append(name)
@@ -138,7 +190,7 @@ class Interrupting:
         return update
 
     def note(self, text: str) -> None:
-        pass
+        self.notes.append(text)
 
 
 def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(truncated: Path, tmp_path: Path):
@@ -210,7 +262,8 @@ def test_the_command_prints_every_number_with_its_error(capsys, monkeypatch, tmp
         (["--top", "0"], "--top 0: expected a whole number of at least 1"),
         (["--tolerance", "2"], "--tolerance 2.0: expected a fraction between 0 and 1"),
         (["--product", "sideways"], "sideways"),
-        (["--checkpointing"], "--checkpointing with --product reverse"),
+        (["--checkpointing", "--product", "forward"], "--checkpointing with --product forward"),
+        (["--rough", "often"], "often"),
         (["--adam", "--layers"], "--adam with --layers"),
         (["--quant", "rtn-w99"], "rtn-w99"),
         (["--max-probes", "3"], "--max-probes 3: expected a whole number of at least 10"),

@@ -15,6 +15,7 @@ from landscape.curvature.loss_differences import CriticalStep, LossAlong, critic
 from landscape.curvature.operators import LinearOperator, Matrix, Preconditioned
 from landscape.curvature.parameters import ParameterSpace
 from landscape.curvature.power import PowerResult, power_iteration
+from landscape.curvature.refine import refine
 from landscape.curvature.sketched_trace import hutch_plus_plus, xtrace
 from landscape.curvature.start import draft, noisy
 from landscape.curvature.trace import Budget, Trace, hutchinson
@@ -47,6 +48,7 @@ __all__ = [
     "hutchinson",
     "noisy",
     "power_iteration",
+    "refine",
     "spectral_density",
     "trace_by_losses",
     "xtrace",

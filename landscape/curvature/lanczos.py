@@ -31,6 +31,7 @@ from landscape.errors import CurvatureError
 
 Progress = Callable[[int, int], None]
 MARGIN = 0.05  # what is excluded is an eigenvalue this much further out
+_COLUMNS = 1 << 20
 _SPAN_END = 1e-6  # β below this times ‖T‖: the Krylov space holds all the start vector can reach
 
 
@@ -47,6 +48,7 @@ class Eigenvalues:
             that those found hold.
         unseen: the largest share of the start vector that an eigenvector more than 5 % (of the largest Ritz value
             in magnitude) beyond values[0] can hold.
+        scale: the largest magnitude of all Ritz values, what small residuals are measured by.
         products: vectors multiplied.
         vectors: eigenvectors (k, n) as rows.
     """
@@ -57,6 +59,7 @@ class Eigenvalues:
     converged: np.ndarray
     missed: float
     unseen: float
+    scale: float
     products: int
     vectors: Tensor
 
@@ -70,6 +73,7 @@ class Krylov:
     following: Tensor | None  # q₊ (n,), the next basis vector; None when the space is exhausted
     beta: float  # ‖A q_m − its projection‖
     dropped: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # what restarts left out; see `_start`
+    products: int = 0  # so far
 
     @classmethod
     def begin(cls, start: Tensor) -> Krylov:
@@ -93,17 +97,17 @@ class Krylov:
         """Q, orthonormal rows (m, n)."""
         return self.store[: self.size]
 
-    def extend(self, operator: LinearOperator) -> None:
-        """One product: q₊ joins the basis, A q₊ minus its projection is what follows."""
+    def extend(self, operator: LinearOperator, room: int | None = None) -> None:
+        """One product: q₊ joins the basis, A q₊ minus its projection is what follows. At most `room` vectors."""
         assert self.following is not None
         image = operator @ self.following
         if not bool(torch.isfinite(image).all()):
             raise CurvatureError("a product with a non-finite result: the loss has no curvature at this point")
         m = self.size
         if m == len(self.store):
-            room = self.store.new_empty((max(16, 2 * m), operator.n))
-            room[:m] = self.store
-            self.store = room
+            larger = self.store.new_empty((min(max(16, 2 * m), room or operator.n), operator.n))
+            larger[:m] = self.store
+            self.store = larger
         self.store[m] = self.following
         along = vectors.remove(image, self.store[: m + 1]).numpy()
         grown = np.zeros((m + 1, m + 1))
@@ -113,6 +117,7 @@ class Krylov:
         self.beta = vectors.norm(image)
         exhausted = self.beta <= _SPAN_END * float(np.abs(grown).max()) or m + 1 == operator.n
         self.following = None if exhausted else image / self.beta
+        self.products += 1
 
     def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ritz values in descending order (m,), their coordinates as columns (m, m), and residuals (m,)."""
@@ -164,7 +169,9 @@ class Krylov:
         values, columns = np.linalg.eigh(self.projected)
         out = np.linalg.norm(keep.T @ columns, axis=0) < 0.5
         self.dropped.append((columns[:, out], values[out], self.beta * columns[-1, out], keep))
-        self.store = torch.from_numpy(keep.T.copy()).to(self.basis) @ self.basis
+        mix = torch.from_numpy(keep.T.copy()).to(self.basis)
+        for some in self.basis.split(_COLUMNS, dim=1):  # in place: restarts happen where memory is short
+            some[: len(mix)] = mix @ some
         self.projected = keep.T @ self.projected @ keep
 
 
@@ -179,6 +186,10 @@ class StopRule:
 
     tolerance: float = 1e-2
     missed: float = 1e-3
+
+    def small(self, values: np.ndarray, residuals: np.ndarray, scale: float) -> np.ndarray:
+        """Which residuals are within the tolerance."""
+        return residuals <= self.tolerance * np.maximum(np.abs(values), 0.1 * scale)
 
 
 def eigenvalues(
@@ -224,7 +235,7 @@ def eigenvalues(
             _, columns, _ = krylov.ritz()
             order = columns if which == "top" else columns[:, ::-1]
             krylov.shrink(order[:, : min(k + (max_basis - k) // 2, max_basis - 2)])
-        krylov.extend(operator)
+        krylov.extend(operator, max_basis)
         products += 1
         if on_product is not None:
             on_product(krylov)
@@ -240,11 +251,10 @@ def outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalues
     unseen = krylov.unseen(beyond)
     complete = krylov.following is None
     enough = len(values) >= k or complete
-    size = np.maximum(np.abs(values[:k]), 0.1 * scale)
     missed = krylov.missed(which, k) if enough else math.inf
-    met = (residuals[:k] <= rule.tolerance * size) & (missed <= rule.missed) | complete
+    met = rule.small(values[:k], residuals[:k], scale) & (missed <= rule.missed) | complete
     values, residuals = values[:k].copy(), residuals[:k].copy()
-    return Eigenvalues(which, values, residuals, met, missed, unseen, 0, torch.empty(0))  # type: ignore[arg-type]
+    return Eigenvalues(which, values, residuals, met, missed, unseen, scale, 0, torch.empty(0))  # type: ignore[arg-type]
 
 
 def _with_vectors(found: Eigenvalues, krylov: Krylov, k: int, which: str, products: int) -> Eigenvalues:

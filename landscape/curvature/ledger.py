@@ -42,29 +42,37 @@ class Ledger:
         with np.load(path) as file:
             return dict(file)
 
-    def save_krylov(self, krylov: Krylov) -> None:
-        """Keep a space that is never restarted: each step adds one vector."""
-        m, before = krylov.size, self.load("krylov")
-        done = 0 if before is None else len(before["projected"]) + 1
+    def save_krylov(self, name: str, krylov: Krylov) -> None:
+        """Keep a space under `name`: a step adds one vector, a restart writes those that stay."""
+        m, generation, before = krylov.size, len(krylov.dropped), self.load(name)
+        goes_on = before is not None and int(before["generation"]) == generation
+        done = len(before["projected"]) + 1 if before is not None and goes_on else 0
         for index in range(done, m):
-            self.save(f"vector-{index}", v=krylov.basis[index].cpu().numpy())
+            self.save(f"{name}-{generation}-{index}", v=krylov.basis[index].cpu().numpy())
         if krylov.following is not None:
-            self.save(f"vector-{m}", v=krylov.following.cpu().numpy())
-        exhausted = np.array(krylov.following is None)
-        self.save("krylov", projected=krylov.projected, beta=np.array(krylov.beta), exhausted=exhausted)
+            self.save(f"{name}-{generation}-{m}", v=krylov.following.cpu().numpy())
+        state = {"projected": krylov.projected, "beta": krylov.beta, "exhausted": krylov.following is None}
+        state |= {"generation": generation, "products": krylov.products}
+        state |= {f"dropped-{i}-{j}": a for i, arrays in enumerate(krylov.dropped) for j, a in enumerate(arrays)}
+        self.save(name, **{key: np.asarray(value) for key, value in state.items()})
+        if generation and not goes_on:
+            for old in self._folder.glob(f"{name}-{generation - 1}-*.npz"):
+                old.unlink()
 
-    def load_krylov(self, like: torch.Tensor) -> Krylov | None:
+    def load_krylov(self, name: str, like: torch.Tensor) -> Krylov | None:
         """The space as it was kept, with vectors in the dtype and on the device of `like`."""
-        state = self.load("krylov")
+        state = self.load(name)
         if state is None:
             return None
-        m, exhausted = len(state["projected"]), bool(state["exhausted"])
-        loaded = [self.load(f"vector-{index}") for index in range(m + (not exhausted))]
+        m, exhausted, generation = len(state["projected"]), bool(state["exhausted"]), int(state["generation"])
+        loaded = [self.load(f"{name}-{generation}-{index}") for index in range(m + (not exhausted))]
         rows = [torch.from_numpy(arrays["v"]).to(like) for arrays in loaded if arrays is not None]
         if len(rows) < len(loaded):
             return None
         following = None if exhausted else rows.pop()
-        return Krylov(torch.stack(rows), state["projected"], following, float(state["beta"]))
+        dropped = [tuple(state[f"dropped-{i}-{j}"] for j in range(4)) for i in range(generation)]
+        products = int(state["products"])
+        return Krylov(torch.stack(rows), state["projected"], following, float(state["beta"]), dropped, products)
 
     def discard(self) -> None:
         """Throw everything away: the measurement is complete."""

@@ -27,6 +27,7 @@ from landscape.files import lock
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.sharpness import parts
+from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.texts import display_name
 
 
@@ -141,11 +142,13 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             store.write(job.path, attributes, sections, complete=False)
 
     ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
-    spectrum = parts.Spectrum(config, seen, gradient, ledger, reporter)
-    finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top)})
+    spectrum = Spectrum(config, seen, gradient, ledger, reporter)
+    rough = rough_hessian(config, loaded, ledger) if "eigenvalues/top" not in sections else None
+    finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top, rough=rough)})
     if config.bottom:
-        finish("eigenvalues/bottom", lambda: {"eigenvalues/bottom": spectrum.end("bottom", config.bottom)})
-    spectrum.krylov = None  # its vectors are not needed any more
+        before = int(sections["eigenvalues/top"]["products"])
+        finish("eigenvalues/bottom", lambda: {"eigenvalues/bottom": spectrum.end("bottom", config.bottom, before)})
+    spectrum.release()
     finish("trace", lambda: parts.trace(config, seen, operator, loaded, ledger, reporter))
     if config.density_steps:
         finish("density", lambda: {"density": parts.density(config, seen, sections, ledger, reporter)})

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from landscape import curvature, inputs, quantize
 from landscape.config import SharpnessConfig
@@ -17,7 +16,6 @@ from landscape.objective import mean
 from landscape.reporting import Reporter
 from landscape.tokens import Windows
 
-_DRAFT_FROM = 4  # batches: with fewer, a part of the data says too little of the whole
 _POINTS = 401
 
 Operator = curvature.Hessian | curvature.DifferenceHessian
@@ -36,64 +34,8 @@ def hessian(config: SharpnessConfig, loaded: inputs.Loaded, reporter: Reporter) 
         held = graph * (batches if operator.keeps else 1)
         reporter.stage(f"needs {_bytes(held)} for graphs and up to {_bytes(vectors)} for vectors, {_bytes(free)} free")
         if graph > free:
-            reporter.note(
-                "the graph of one batch may not fit: a smaller --batch-size, or --product forward, takes less"
-            )
+            reporter.note("the graph of one batch may not fit: --checkpointing, or a smaller --batch-size, takes less")
     return operator
-
-
-class Spectrum:
-    """Both ends of the spectrum from one Krylov space."""
-
-    def __init__(
-        self,
-        config: SharpnessConfig,
-        operator: curvature.LinearOperator,
-        gradient: torch.Tensor,
-        ledger: Ledger,
-        reporter: Reporter,
-    ) -> None:
-        self._config, self._operator, self._gradient = config, operator, gradient
-        self._ledger, self._reporter = ledger, reporter
-        self.krylov = ledger.load_krylov(operator.empty())
-
-    def end(self, which: str, k: int) -> dict[str, Any]:
-        """The k eigenvalues at one end, as a section."""
-        config = self._config
-        if self.krylov is None:
-            self.krylov = curvature.Krylov.begin(self._start())
-        update = self._reporter.stage(f"eigenvalues from the {which}")
-        begun = self.krylov.size
-
-        def on_product(krylov: curvature.Krylov) -> None:
-            self._ledger.save_krylov(krylov)
-            update(krylov.size - begun, config.max_products)
-
-        found = curvature.eigenvalues(
-            self._operator,
-            self._gradient,
-            min(k, self._operator.n),
-            which,  # type: ignore[arg-type]
-            curvature.StopRule(tolerance=config.tolerance),
-            config.max_products,
-            krylov=self.krylov,
-            on_product=on_product,
-        )
-        return {
-            "values": found.values,
-            "residuals": found.residuals,
-            "converged": found.converged.astype(np.uint8),
-            "missed": found.missed,
-            "unseen": found.unseen,
-            "products": self.krylov.size,
-        }
-
-    def _start(self) -> torch.Tensor:
-        start = curvature.noisy(self._gradient, self._config.seed)
-        if len(self._operator.parts()) < _DRAFT_FROM:
-            return start
-        self._reporter.stage("a start vector from a part of the data")
-        return curvature.draft(self._operator, start)[0]
 
 
 def trace(
