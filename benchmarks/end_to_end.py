@@ -51,11 +51,12 @@ def refined(problem: Problem, cap: int, continued: list[bool]) -> peers.Answer:
     """Found in bfloat16 and made exact in float32; goes on there where that is not enough, and notes it."""
     half = Hessian(problem.half, problem.weights)
     rough = eigenvalues(half, noisy(half.gradient(), 0), max_products=cap)
-    found = refine(Hessian(problem.objective, problem.weights, keep=False), rough)
+    half.release()
+    operator = Hessian(problem.objective, problem.weights)
+    found = refine(operator, rough)
     products = found.products
     continued.append(not found.converged.all())
     if continued[-1]:
-        operator = Hessian(problem.objective, problem.weights)
         found = eigenvalues(operator, found.vectors.sum(0), max_products=cap)
         products += found.products
     return peers.Answer(float(found.values[0]), products, bool(found.converged[0]))

@@ -8,7 +8,6 @@ again completes the slice it began, or only draws its page when nothing is missi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,11 +18,12 @@ import torch
 
 from landscape import inputs, models, quantize, slices
 from landscape.config import RANDOM, SliceConfig
-from landscape.errors import ModelError, OptionError, StoreError
+from landscape.errors import ModelError, StoreError
 from landscape.files import lock
 from landscape.objective import mean
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
+from landscape.results import key_of, path_of
 from landscape.texts import display_name
 from landscape.weights import Weights, random_direction
 
@@ -58,7 +58,7 @@ class _Job:
     def key(self) -> str:
         """SHA-256 over everything that changes the numbers."""
         config, calibration = self.config, self.text.calibration
-        parts = {
+        everything = {
             "model": self.checkpoint.identity,
             "previous": self.previous.identity if self.previous else f"{RANDOM}:{config.seed}",
             "quantizer": str(self.quantizer),
@@ -69,21 +69,13 @@ class _Job:
             "dtype": config.dtype,
             "batch_size": config.batch_size,
             "device": torch.device(self.device).type,
-            "versions": versions(),
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return key_of(everything)
 
     @property
     def path(self) -> Path:
         """Where the slice goes: the name asked for, or one that its inputs make."""
-        out = self.config.out
-        if out.suffix in (".h5", ".hdf5"):
-            return out
-        if out.exists() and not out.is_dir():
-            raise OptionError(f"--out {out}: a file; expected a directory or a name that ends in .h5")
-        name = self.checkpoint.name.rsplit("/", 1)[-1]
-        parts = [name, self.checkpoint.revision or "", str(self.quantizer), self.key[:8]]
-        return out / ("-".join(part.replace("/", "_") for part in parts if part) + ".h5")
+        return path_of(self.config.out, self.checkpoint, str(self.quantizer), self.key[:8])
 
 
 def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> SliceResult:

@@ -142,6 +142,10 @@ class SharpnessConfig(MeasurementConfig):
     trace_error: float = option(0.02, "Relative standard error at which the trace is good enough.")
     max_probes: int = option(200, "Probes of the trace at most.")
     layers: bool = option(False, "The trace per layer too, from products instead of losses.")
+    vectors: bool = option(False, "Keep the eigenvectors too, as NAME.top.safetensors and NAME.bottom.safetensors.")
+    start: Path | None = option(
+        None, "Begin at the eigenvectors in this file: those of the checkpoint before save products."
+    )
     density_steps: int = option(24, "Lanczos steps per probe of the spectral density; 0 for no density.")
     density_probes: int = option(4, "Probes of the spectral density.")
     quant: str | None = option(None, "Also the quadratic model along Θ̂ − Θ of this quantizer, such as gptq-w3-g128.")
@@ -160,6 +164,7 @@ class SharpnessConfig(MeasurementConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "start", Path(self.start) if self.start else None)
         least = {"top": 1, "bottom": 0, "max_products": 1, "max_probes": 10, "density_steps": 0, "density_probes": 2}
         for name, number in least.items():
             self._at_least(name, number)

@@ -55,7 +55,11 @@ def print_sharpness(console: Console, result: SharpnessResult, notes: list[str],
         console.print(Text(line))
     for note in [*notes, *observations(sections)]:
         console.print(Text.assemble(("note    ", "yellow"), note))
-    files = [("data", result.path), *(("figure", figure) for figure in result.figures[1:])]
+    files = [
+        ("data", result.path),
+        *(("vectors", path) for path in result.vectors),
+        *(("figure", figure) for figure in result.figures[1:]),
+    ]
     for what, path in files:
         console.print(Text.assemble((f"{what:<8}", "bold green"), shown(path)), soft_wrap=True)
 

@@ -30,8 +30,10 @@ ALLOWED = {
     "viewer": {"curvature", "slices"},
     "inputs": {"models", "references", "texts", "objective", "config"},
     "reporting": set(),
+    "results": {"references", "reporting"},
     "basin": {
         "reporting",
+        "results",
         "inputs",
         "models",
         "references",
@@ -42,7 +44,7 @@ ALLOWED = {
         "slices",
         "viewer",
     },
-    "sharpness": {"reporting", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
+    "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "viewer"},
     "terminal": {"basin", "slices"},
     "sharpness_table": {"sharpness", "terminal"},

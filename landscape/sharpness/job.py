@@ -8,7 +8,6 @@ beside it, so that the same command goes on where it stopped.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +21,12 @@ from landscape import curvature, inputs, models, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
-from landscape.errors import OptionError, StoreError
+from landscape.errors import StoreError
 from landscape.files import lock
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
-from landscape.sharpness import parts
+from landscape.results import key_of, path_of
+from landscape.sharpness import eigenvectors, parts
 from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.texts import display_name
 
@@ -37,6 +37,7 @@ class SharpnessResult:
 
     path: Path
     figures: tuple[Path, ...]
+    vectors: tuple[Path, ...]
     stored: store.StoredSharpness
 
 
@@ -59,24 +60,18 @@ class _Job:
             del asked[name]
         everything = asked | {
             "model": self.checkpoint.identity,
+            "start": eigenvectors.fingerprint(self.config.start) if self.config.start else None,
             "quant": str(self.quantizer),
             "evaluation": self.text.evaluation.fingerprint,
             "calibration": calibration.fingerprint if calibration is not None else None,
             "device": torch.device(self.device).type,
-            "versions": versions(),
         }
-        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+        return key_of(everything)
 
     @property
     def path(self) -> Path:
         """Where the result goes: the name asked for, or one that its inputs make."""
-        out = self.config.out
-        if out.suffix in (".h5", ".hdf5"):
-            return out
-        if out.exists() and not out.is_dir():
-            raise OptionError(f"--out {out}: a file; expected a directory or a name that ends in .h5")
-        words = [self.checkpoint.name.rsplit("/", 1)[-1], self.checkpoint.revision or "", self.key[:8]]
-        return out / ("-".join(word.replace("/", "_") for word in words if word) + ".h5")
+        return path_of(self.config.out, self.checkpoint, self.key[:8])
 
 
 def measure_sharpness(config: SharpnessConfig, reporter: Reporter | None = None) -> SharpnessResult:
@@ -141,8 +136,18 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             sections[part]["seconds"] = time.monotonic() - began
             store.write(job.path, attributes, sections, complete=False)
 
+    start = eigenvectors.read(config.start, operator.space, gradient).sum(0) if config.start else None
+
+    if not sections:
+        for old in eigenvectors.files_beside(job.path):  # of a measurement that is overwritten
+            old.unlink()
+
+    def keep(which: str, vectors: torch.Tensor) -> None:
+        if config.vectors:
+            eigenvectors.write(eigenvectors.file_beside(job.path, which), which, operator.space, vectors)
+
     ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
-    spectrum = Spectrum(config, seen, gradient, ledger, reporter)
+    spectrum = Spectrum(config, seen, gradient, ledger, reporter, start, keep)
     rough = rough_hessian(config, loaded, ledger) if "eigenvalues/top" not in sections else None
     finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top, rough=rough)})
     if config.bottom:
@@ -171,7 +176,8 @@ def _attributes(
         calibration=display_name(config.calibration) if config.calibration else None,
         tokenizer=display_name(config.tokenizer) if config.tokenizer else None,
     )
-    resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite")}
+    resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite", "start")}
+    resolved["start"] = config.start.name if config.start else None
     covered = sum(p.numel() for p in loaded.theta.values())
     return {
         "title": f"Curvature of {job.checkpoint}",
@@ -206,4 +212,4 @@ def _draw(path: Path, reporter: Reporter) -> SharpnessResult:
     figures = (path.with_suffix(".pdf"), path.with_suffix(".png")) if "density" in stored.sections else ()
     for figure in figures:
         viewer.write_spectrum(stored, figure)
-    return SharpnessResult(path, figures, stored)
+    return SharpnessResult(path, figures, eigenvectors.files_beside(path), stored)

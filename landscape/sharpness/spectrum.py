@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,17 @@ _PAYS = 0.75  # a gradient in bfloat16 must take less than this of one in float3
 
 
 class Spectrum:
-    """The eigenvalues at either end, of a measurement that may have been interrupted."""
+    """The eigenvalues at either end, of a measurement that may have been interrupted.
+
+    Args:
+        config: how many, how well.
+        operator: the exact one.
+        gradient: where to begin, unless `start` is given.
+        ledger: what an interrupted measurement left.
+        reporter: told what happens.
+        start: a vector near the eigenvectors sought.
+        keep: called with the eigenvectors (k, n) of an end when they are found.
+    """
 
     def __init__(
         self,
@@ -33,8 +43,11 @@ class Spectrum:
         gradient: torch.Tensor,
         ledger: Ledger,
         reporter: Reporter,
+        start: torch.Tensor | None = None,
+        keep: Callable[[str, torch.Tensor], None] = lambda which, vectors: None,
     ) -> None:
         self._config, self._operator, self._gradient = config, operator, gradient
+        self._given, self._keep = start, keep
         self._ledger, self._reporter = ledger, reporter
         self._rule = curvature.StopRule(tolerance=config.tolerance)
         self._krylov = ledger.load_krylov("krylov", operator.empty())
@@ -49,16 +62,18 @@ class Spectrum:
             rough: the same Hessian in bfloat16, to look with before the exact one is asked.
         """
         k = min(k, self._operator.n)
-        start = curvature.noisy(self._gradient, self._config.seed)
+        start = curvature.noisy(self._gradient if self._given is None else self._given, self._config.seed)
         if self._krylov is None and rough is not None:
             found = self._refined(rough, start, which, k)
             if found.converged.all():
+                self._keep(which, found.vectors)
                 return _section(found, "bfloat16, refined in float32")
             start = found.vectors.sum(0)
-        elif self._krylov is None:
+        elif self._krylov is None and self._given is None:
             start = self._drafted(start)
         self._krylov = self._krylov or curvature.Krylov.begin(start)
         found = self._lanczos("krylov", self._operator, self._krylov, which, k, before)
+        self._keep(which, found.vectors)
         if restarts := len(self._krylov.dropped):
             self._reporter.note(f"{restarts} restarts of the Krylov space for want of memory: they cost products")
         looked = self._ledger.load("rough")
