@@ -1,6 +1,6 @@
 """What products, eigenvalues and traces cost over one gradient of the same data, ours and other packages'.
 
-    python benchmarks/curvature.py [--only product,lambda,trace,memory] [--device cuda] [--quick]
+    python benchmarks/curvature.py [--only product,lambda,trace,memory,flagged] [--device cuda] [--quick]
     python benchmarks/curvature.py --only large
     pip install --no-deps -r benchmarks/peers.txt    # the other packages; without them their lines say so
 
@@ -18,14 +18,14 @@ import time
 
 import torch
 from large import large_section
-from leading import checkpoints_section, lambda_section
+from leading import flagged_section, lambda_section
 from memory import memory_section
-from problem import problem_of, say
+from problem import CHECKPOINTS, problem_of, say
 from products import product_section
 from traces import trace_section
 
 SECTIONS = {"product": product_section, "lambda": lambda_section, "trace": trace_section}
-DEFAULT = (*SECTIONS, "memory")
+DEFAULT = (*SECTIONS, "memory", "flagged")
 
 
 def main() -> None:
@@ -54,8 +54,9 @@ def main() -> None:
                 gc.collect()
         if "memory" in only:
             memory_section(name, args)
-    if "lambda" in only:
-        checkpoints_section(args)
+    if "flagged" in only:
+        for name in (*names, *CHECKPOINTS):
+            flagged_section(problem_of(name, args), args)
     if "large" in only:
         large_section(args)
     say(

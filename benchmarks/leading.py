@@ -12,12 +12,10 @@ from functools import partial
 
 import peers
 from end_to_end import end_to_end
-from problem import CHECKPOINTS, Problem, problem_of, say, told
+from problem import Problem, say, told
 from runs import CLOSE, Run, begin, lanczos_run, power_run
 
 from landscape.curvature import Hessian, StopRule, eigenvalues, noisy
-
-Runs = dict[tuple[str, int], Run]  # of a start and a seed
 
 
 def lambda_section(problem: Problem, args: argparse.Namespace) -> None:
@@ -27,21 +25,11 @@ def lambda_section(problem: Problem, args: argparse.Namespace) -> None:
     say(
         f"  {'start, or peer':<34}runs  {'to 1 %':>13}  {'to 0.1 %':>13}  {'at stop':>13}  {'error at stop':>17}  wrong"
     )
-    runs = ours(operator, reference, args)
+    ours(operator, reference, args)
     others(problem, operator, reference, args)
-    flagged(problem.name, operator, reference, args, runs)
     operator.release()
     end_to_end(problem, reference, args)
     say()
-
-
-def checkpoints_section(args: argparse.Namespace) -> None:
-    """Only what is taken for converged, at checkpoints of the bundled run."""
-    for name in CHECKPOINTS:
-        problem = problem_of(name, args)
-        operator = Hessian(problem.objective, problem.weights)
-        say(f"lambda, mini-pythia@{name}")
-        flagged(name, operator, reference_of(operator, args), args, {})
 
 
 def reference_of(operator: Hessian, args: argparse.Namespace) -> float:
@@ -54,16 +42,15 @@ def reference_of(operator: Hessian, args: argparse.Namespace) -> float:
     return float(found.values[0])
 
 
-def ours(operator: Hessian, reference: float, args: argparse.Namespace) -> Runs:
+def ours(operator: Hessian, reference: float, args: argparse.Namespace) -> None:
     seeds, few, cap = (2, 1, 12) if args.quick else (args.seeds, min(5, args.seeds), 100)
-    runs: Runs = {}
     for kind in ("noisy", "random", "draft"):
+        runs = []
         for seed in range(seeds):
             start, extra = begin(kind, operator, seed)
-            runs[kind, seed] = lanczos_run(operator, start, reference, cap, extra)
-        table_line(f"ours, {kind}", [runs[kind, seed] for seed in range(seeds)], reference)
+            runs.append(lanczos_run(operator, start, reference, cap, extra))
+        table_line(f"ours, {kind}", runs, reference)
     table_line("power iteration (rule: 1e-3)", [power_run(operator, reference, s, cap) for s in range(few)], reference)
-    return runs
 
 
 def table_line(name: str, runs: Sequence[Run], reference: float) -> None:
@@ -109,18 +96,20 @@ def others(problem: Problem, operator: Hessian, reference: float, args: argparse
     answers("eigenthings lanczos k=10 (default)", partial(things, k=10, which="LM"))
 
 
-def flagged(name: str, operator: Hessian, reference: float, args: argparse.Namespace, runs: Runs) -> None:
+def flagged_section(problem: Problem, args: argparse.Namespace) -> None:
     """25 runs that start from the noisy gradient and from noise in turn: taken for converged while wrong."""
-    kinds = [("noisy", "random")[seed % 2] for seed in range(4 if args.quick else args.seeds + 5)]
+    say(f"flagged, {problem.name}")
+    operator = Hessian(problem.objective, problem.weights)
+    reference = reference_of(operator, args)
     found = []
-    for seed, kind in enumerate(kinds):
-        if (kind, seed) not in runs:
-            runs[kind, seed] = lanczos_run(operator, begin(kind, operator, seed)[0], reference, 100)
-        found.append(runs[kind, seed])
+    for seed in range(4 if args.quick else 25):
+        start, _ = begin(("noisy", "random")[seed % 2], operator, seed)
+        found.append(lanczos_run(operator, start, reference, 100))
     stopped = [run for run in found if run.stop is not None]
     wrong = sum(run.error(reference) > CLOSE[0] for run in stopped)
     worst = max((run.error(reference) for run in stopped), default=0.0)
     say(
-        f"  {name}: {len(found)} runs, {len(stopped)} flagged converged by the default rule, "
-        f"{wrong} of these off by more than 1 %, worst {worst:.1e}"
+        f"  {len(found)} runs, {len(stopped)} flagged converged by the default rule, {wrong} of these off by more than "
+        f"1 %, worst {worst:.1e}"
     )
+    say()

@@ -5,8 +5,9 @@
 >>> config.dtype
 'float32'
 
-`ls.render_slice(config)` makes the slice; `ls.read_slice(path)` opens a stored one. Names load when first used, so
-that importing the package does not import torch.
+`ls.render_slice(config)` makes the slice, `ls.measure_sharpness(ls.SharpnessConfig(…))` measures curvature;
+`ls.read_slice(path)` and `ls.read_sharpness(path)` open what is stored; `landscape.curvature` has the engine. Names
+load when first used, so that importing the package does not import torch.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from landscape.basin import SliceResult, render_slice
-    from landscape.config import SliceConfig
+    from landscape.config import SharpnessConfig, SliceConfig
+    from landscape.curvature.store import StoredSharpness
+    from landscape.curvature.store import read as read_sharpness
     from landscape.errors import LandscapeError
     from landscape.models import load_model, load_tokenizer
     from landscape.objective import Objective, TokenCrossEntropy, mean
     from landscape.references import Checkpoint, resolve
+    from landscape.sharpness import SharpnessResult, measure_sharpness
     from landscape.slices import Plane, StoredSlice, span
     from landscape.slices import read as read_slice
     from landscape.weights import Weights
@@ -30,34 +34,44 @@ _HOME = {
     "LandscapeError": "errors",
     "Objective": "objective",
     "Plane": "slices",
+    "SharpnessConfig": "config",
+    "SharpnessResult": "sharpness",
     "SliceConfig": "config",
     "SliceResult": "basin",
+    "StoredSharpness": "curvature.store",
     "StoredSlice": "slices",
     "TokenCrossEntropy": "objective",
     "Weights": "weights",
     "load_model": "models",
     "load_tokenizer": "models",
     "mean": "objective",
+    "measure_sharpness": "sharpness",
+    "read_sharpness": "curvature.store",
     "read_slice": "slices",
     "render_slice": "basin",
     "resolve": "references",
     "span": "slices",
 }
-_ELSEWHERE = {"read_slice": "read"}
+_ELSEWHERE = {"read_sharpness": "read", "read_slice": "read"}
 
 __all__ = [
     "Checkpoint",
     "LandscapeError",
     "Objective",
     "Plane",
+    "SharpnessConfig",
+    "SharpnessResult",
     "SliceConfig",
     "SliceResult",
+    "StoredSharpness",
     "StoredSlice",
     "TokenCrossEntropy",
     "Weights",
     "load_model",
     "load_tokenizer",
     "mean",
+    "measure_sharpness",
+    "read_sharpness",
     "read_slice",
     "render_slice",
     "resolve",

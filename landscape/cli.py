@@ -109,6 +109,9 @@ def _sharpness(**options: Any) -> None:
       landscape sharpness EleutherAI/pythia-160m@step143000 --text refinedweb
     Without the embeddings, with the trace of every layer:
       landscape sharpness runs/mine@8000 --text held-out.jsonl --params '*,!*embed*' --layers
+    λ_max alone, along a training run: each checkpoint begins where the one before ended:
+      landscape sharpness runs/mine@7000 --text held-out.jsonl --bottom 0 --density-steps 0 --vectors --out 7000.h5
+      landscape sharpness runs/mine@8000 --text held-out.jsonl --bottom 0 --density-steps 0 --start 7000.top.safetensors
     What the second order says of a quantizer:
       landscape sharpness runs/mine --text held-out.jsonl --quant rtn-w4-g128
     """

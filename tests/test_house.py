@@ -49,7 +49,7 @@ ALLOWED = {
     "terminal": {"basin", "slices"},
     "sharpness_table": {"sharpness", "terminal"},
     "cli": {"basin", "config", "sharpness", "sharpness_table", "terminal"},
-    "__init__": {"basin", "config", "models", "objective", "references", "slices"},
+    "__init__": {"basin", "config", "curvature", "models", "objective", "references", "sharpness", "slices"},
 }
 
 
