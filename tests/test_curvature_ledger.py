@@ -36,7 +36,7 @@ def test_a_space_goes_on_from_the_disk(tmp_path: Path, matrix: torch.Tensor, max
     again = eigenvalues(Matrix(matrix), start, rule=RULE, max_basis=max_basis, krylov=loaded, on_product=save)
     assert again.products == whole.products - after
     np.testing.assert_array_equal(again.values, whole.values)
-    assert (again.missed, again.unseen) == pytest.approx((whole.missed, whole.unseen), rel=1e-9)
+    assert (again.missed, again.unseen) == pytest.approx((whole.missed, whole.unseen), rel=1e-6, abs=0)
     assert torch.equal(again.vectors, whole.vectors)
     kept = len(list((tmp_path / "state").glob("space-*.npz")))
     assert kept == loaded.size + (loaded.following is not None)  # nothing of before the last restart
