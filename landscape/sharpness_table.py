@@ -91,7 +91,8 @@ def _add_eigenvalues(table: Table, word: str, section: Mapping[str, Any]) -> Non
         name = word if index == 0 else f"  {index + 1}."
         about = ""
         if index == 0:
-            about = f"{section['products']} products; missed: {section['missed']:.0e}"
+            draft = f" and a draft worth {section['draft']:.2g}" if section.get("draft") else ""
+            about = f"{section['products']} products{draft}; missed: {section['missed']:.0e}"
         if not section["converged"][index]:
             about = f"not converged after {section['products']} products"
         table.add_row(name, _short(value), _short(residual), about)

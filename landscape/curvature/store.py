@@ -1,7 +1,8 @@
 """The HDF5 file of a measurement: a group per part, replaced as a whole whenever a part is finished.
 
     /                         attributes: schema, kind, status, created, finished, key, and what the job adds
-    /eigenvalues/top|bottom   values, residuals, converged; attributes missed, unseen, products, precision, seconds
+    /eigenvalues/top|bottom   values, residuals, converged; attributes missed, unseen, products, draft (worth so many
+                              products more), precision, seconds
     /trace                    samples; attributes value, standard_error, reached, method, rounds, disagreement
     /trace/layers             name, value, standard_error
     /density                  nodes, weights (probes, steps); points, density, standard_error; attribute n

@@ -78,7 +78,9 @@ class Spectrum:
             self._reporter.note(f"{restarts} restarts of the Krylov space for want of memory: they cost products")
         looked = self._ledger.load("rough")
         spent = 0 if looked is None else int(looked["products"]) + k
-        return _section(replace(found, products=spent + self._krylov.products), "float32")
+        drafted = self._ledger.load("draft")
+        found = replace(found, products=spent + self._krylov.products)
+        return _section(found, "float32") | {"draft": 0.0 if drafted is None else float(drafted["products"])}
 
     def release(self) -> None:
         """Forget the vectors."""
@@ -133,7 +135,9 @@ class Spectrum:
         if len(self._operator.parts()) < _DRAFT_FROM:
             return start
         self._reporter.stage("a start vector from a part of the data")
-        return curvature.draft(self._operator, start)[0]
+        drafted, products = curvature.draft(self._operator, start)
+        self._ledger.save("draft", products=np.array(products))
+        return drafted
 
 
 def rough_hessian(config: SharpnessConfig, loaded: inputs.Loaded, ledger: Ledger) -> curvature.Hessian | None:
