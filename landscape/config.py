@@ -180,3 +180,8 @@ class SharpnessConfig(MeasurementConfig):
             raise OptionError("--adam with --quant: the quadratic model is that of the loss itself; leave one out")
         if self.layers and self.adam:
             raise OptionError("--adam with --layers: per-layer traces are those of the loss itself; leave one out")
+
+    @property
+    def patterns(self) -> list[str]:
+        """`params` taken apart."""
+        return [pattern.strip() for pattern in self.params.split(",")]

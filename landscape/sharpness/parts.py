@@ -23,10 +23,9 @@ Operator = curvature.Hessian | curvature.DifferenceHessian
 
 def hessian(config: SharpnessConfig, loaded: inputs.Loaded, reporter: Reporter) -> Operator:
     """The Hessian by the product asked for; says what memory it will take."""
-    only = [pattern.strip() for pattern in config.params.split(",")]
     if config.product == "difference":
-        return curvature.DifferenceHessian(loaded.objective, loaded.theta, only)
-    operator = curvature.Hessian(loaded.objective, loaded.theta, only, config.product)
+        return curvature.DifferenceHessian(loaded.objective, loaded.theta, config.patterns)
+    operator = curvature.Hessian(loaded.objective, loaded.theta, config.patterns, config.product)
     if config.product == "reverse":
         batches = len(loaded.objective.batches)
         graph, free = operator.graph_bytes(), available(operator.device)

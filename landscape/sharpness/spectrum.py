@@ -154,7 +154,7 @@ def rough_hessian(config: SharpnessConfig, loaded: inputs.Loaded, ledger: Ledger
         exact, coarse = (min(_seconds(o, loaded.theta) for _ in range(2)) for o in (loaded.objective, half))
         if coarse > _PAYS * exact:
             return None
-    return curvature.Hessian(half, loaded.theta, [pattern.strip() for pattern in config.params.split(",")])
+    return curvature.Hessian(half, loaded.theta, config.patterns)
 
 
 def _seconds(objective: Any, theta: Mapping[str, torch.Tensor]) -> float:
