@@ -10,16 +10,18 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from landscape.head import Part, Split, split
 from landscape.recompute import recomputing
 from landscape.tokens import Windows
 
-_CHUNK = 1 << 26  # logits turned into float32 log-probabilities at a time (256 MB)
+_CHUNK = 1 << 26  # logits turned into float32 log-probabilities at a time (256 MB); without gradients, made at a time
 
 
 class Objective(Protocol):
@@ -64,7 +66,8 @@ class TokenCrossEntropy:
     The model is never written to: the weights are swapped in for the length of a call (`torch.func.functional_call`),
     tied tensors following their first name. `dtype` other than float32 runs the forward pass under autocast over the
     float32 masters; log-probabilities are float32 (float64 for a float64 model) and their sum float64. `recomputes`
-    drops the activations inside every decoder block and computes them again in a backward pass.
+    drops the activations inside every decoder block and computes them again in a backward pass. Where gradients are off
+    and a batch has more than 2²⁶ logits, they are made and reduced part by part (`landscape.head`).
     """
 
     model: nn.Module
@@ -74,7 +77,12 @@ class TokenCrossEntropy:
 
     def __call__(self, weights: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """(Σ −log p(token | tokens before it in its window) in nats, number of predicted tokens)."""
-        return self.loss(self.outputs(weights, batch), batch)
+        in_two = None if torch.is_grad_enabled() else self._in_two
+        if in_two is None or batch.ids.numel() * in_two.vocabulary <= _CHUNK:
+            return self.loss(self.outputs(weights, batch), batch)
+        given = {f"model.{name}": tensor for name, tensor in weights.items()}
+        total = functional_call(_InParts(in_two, self.dtype), given, (batch.ids, batch.lengths))
+        return total, batch.n_targets
 
     def outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Logits (windows, tokens, vocabulary)."""
@@ -87,6 +95,44 @@ class TokenCrossEntropy:
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         """The sum and count of `__call__` from logits."""
         return sum_cross_entropy(outputs, batch.ids, batch.lengths), batch.n_targets
+
+    @cached_property
+    def _in_two(self) -> Split | None:
+        return split(self.model)
+
+
+class _InParts(nn.Module):
+    """(ids, lengths) ↦ Σ of the losses; a module, so that weights are swapped in once for all parts of a batch."""
+
+    def __init__(self, in_two: Split, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model, self.in_two, self.dtype = in_two.model, in_two, dtype
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        with _autocast(ids.device.type, self.dtype):
+            states = self.in_two.states(ids)
+        total = torch.zeros((), dtype=torch.float64, device=ids.device)
+        for part in _parts(lengths.tolist(), ids.shape[1], self.in_two.vocabulary):
+            total = total + self._part(states, ids, lengths, part)
+        return total
+
+    def _part(self, states: Any, ids: Tensor, lengths: Tensor, part: Part) -> Tensor:
+        with _autocast(ids.device.type, self.dtype):
+            logits = self.in_two.logits(states, ids, part)
+        windows, tokens = part
+        return sum_cross_entropy(logits, ids[part], lengths[windows] - tokens.start)
+
+
+def _parts(lengths: Sequence[int], tokens: int, vocabulary: int) -> Iterator[Part]:
+    """A batch as windows that overlap by a token: the last of one is predicted in it, and seen first by the next."""
+    windows = _CHUNK // (tokens * vocabulary)
+    if windows:
+        yield from ((slice(i, i + windows), slice(0, tokens)) for i in range(0, len(lengths), windows))
+        return
+    step = max(1, _CHUNK // vocabulary - 1)
+    for i, length in enumerate(lengths):
+        for start in range(0, length - 1, step):
+            yield slice(i, i + 1), slice(start, start + step + 1)
 
 
 @dataclass(frozen=True)
