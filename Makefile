@@ -17,7 +17,7 @@ endif
 option = $(if $($(1)),--$(2) '$($(1))')
 OPTIONS = $(call option,PREV,prev) $(call option,QUANT,quant) $(call option,TEXT,text) \
 	$(call option,CALIBRATION,calibration) $(call option,GRID,grid) $(call option,BOUNDS,bounds) \
-	$(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) $(call option,DTYPE,dtype) \
+	$(call option,PLANE,plane) $(call option,TO,to) $(call option,PARAMS,params) $(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) $(call option,DTYPE,dtype) \
 	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
 
 SHARPNESS = $(call option,QUANT,quant) $(call option,TEXT,text) $(call option,CALIBRATION,calibration) \
@@ -30,7 +30,8 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo 'slices takes MODEL, PREV, QUANT, TEXT, CALIBRATION, GRID, BOUNDS, TOKENS, SEQ_LEN, DTYPE, DEVICE, OUT;'
+	@echo 'slices takes MODEL, PLANE, PREV, QUANT, TO, PARAMS, TEXT, CALIBRATION, GRID, BOUNDS, TOKENS, SEQ_LEN, DTYPE,'
+	@echo 'DEVICE, OUT;'
 	@echo 'sharpness MODEL, TEXT, PARAMS, QUANT, CALIBRATION, TOKENS, SEQ_LEN, DEVICE, OUT;'
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
@@ -56,8 +57,9 @@ reference: $(INSTALLED) ## train the bundled run again (half an hour on two core
 	@$(BIN)/python $(REFERENCE)/train.py
 	@$(BIN)/python $(REFERENCE)/record.py
 
-bench-slices: $(INSTALLED) ## time one cell of a slice against a bare forward pass
-	@$(BIN)/python benchmarks/slices.py
+bench-slices: $(INSTALLED) ## pictures from few evaluations beside dense ones, cells and memory; ARGS='--only cell'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+	@$(BIN)/python -W ignore benchmarks/slices.py $(ARGS)
 
 bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt

@@ -30,6 +30,8 @@ CONFIGS = {
     "gpt_neox": {**_COMMON, "intermediate_size": 1024, "tie_word_embeddings": False},
 }
 STEPS, WARMUP, PEAK_LR, BATCH, SEQ_LEN = 400, 20, 2e-3, 8, 128
+STABLE, DECAYED = 450, 550  # the rate is constant up to the first, then falls to 0
+KEPT = (50, 150, STEPS, STABLE, 500, DECAYED)  # from both ends, 50 and 400 steps back: the near and far steps of planes
 
 
 def windows(split: str, n: int, seq_len: int = SEQ_LEN) -> Windows:
@@ -39,28 +41,29 @@ def windows(split: str, n: int, seq_len: int = SEQ_LEN) -> Windows:
 
 
 def trained(name: str, steps: int = STEPS) -> nn.Module:
-    """The model `name` after `steps` steps; trained now unless the cache has it."""
+    """The model `name` after `steps` steps, one of `KEPT`; trained now unless the cache has it."""
     folder = CACHE / f"{name}-{steps}"
     if not folder.exists():
-        train(name, steps).save_pretrained(folder)
+        train(name)
     return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
-def train(name: str, steps: int) -> nn.Module:
-    """AdamW with a linear warm-up to a constant rate, seeded."""
+def train(name: str) -> None:
+    """AdamW, a linear warm-up, a constant rate and a linear decay, seeded; leaves the steps in `KEPT` in the cache."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **CONFIGS[name])).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LR, betas=(0.9, 0.95), weight_decay=0.1)
-    data = windows("train", BATCH * steps)
-    for step in track(range(steps), f"training {name}"):
+    data = windows("train", BATCH * KEPT[-1])
+    for step in track(range(KEPT[-1]), f"training {name}"):
         ids = data.ids[step * BATCH : (step + 1) * BATCH]
         for group in optimizer.param_groups:
-            group["lr"] = PEAK_LR * min(1.0, (step + 1) / WARMUP)
+            group["lr"] = PEAK_LR * min(1.0, (step + 1) / WARMUP, (DECAYED - step) / (DECAYED - STABLE))
         model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return model
+        if step + 1 in KEPT:
+            model.save_pretrained(CACHE / f"{name}-{step + 1}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The main job: a model, an earlier checkpoint and a quantizer in; the slice through them and its page out.
+"""The main job: a model and what spans a plane with it in; the slice and its page out.
 
     references → Θ_K, Θ_{K−1};  text → objective;  quantizer → Θ̂_K;  plane → HDF5 file → page and figure
 
@@ -16,19 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import inputs, models, quantize, slices
+from landscape import inputs, models, planes, quantize, slices
 from landscape.config import RANDOM, SliceConfig
-from landscape.errors import ModelError, StoreError
+from landscape.errors import ModelError, OptionError, SliceError, StoreError
 from landscape.files import lock
-from landscape.objective import mean
+from landscape.objective import TokenCrossEntropy, mean
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
 from landscape.texts import display_name
-from landscape.weights import Weights, random_direction
+from landscape.weights import Weights
 
-LABELS = {"theta": "Θ_K", "theta_prev": "Θ_{K−1}", "theta_hat": "Θ̂_K"}
-PROFILE = np.linspace(-0.25, 1.25, 31)  # both ends of Θ_K → Θ̂_K are among the places
+# Places along Θ_K → Θ̂_K, both ends among them: as many as are worth evaluating, and as many as look smooth.
+_PROFILE = {"dense": np.linspace(-0.25, 1.25, 31), "adaptive": np.linspace(-0.25, 1.25, 121)}
+_GRID = "101x101"
+_SLACK = 1000  # evaluations by which the last step of a reconstruction may go beyond those allowed
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,7 @@ class _Job:
 
     config: SliceConfig
     checkpoint: Checkpoint
-    previous: Checkpoint | None
-    quantizer: quantize.Quantizer
+    sources: planes.Sources
     text: inputs.Text
     device: str
     grid: tuple[int, int]
@@ -57,15 +58,17 @@ class _Job:
     @property
     def key(self) -> str:
         """SHA-256 over everything that changes the numbers."""
-        config, calibration = self.config, self.text.calibration
+        config, calibration, bounds = self.config, self.text.calibration, self.bounds
         everything = {
             "model": self.checkpoint.identity,
-            "previous": self.previous.identity if self.previous else f"{RANDOM}:{config.seed}",
-            "quantizer": str(self.quantizer),
+            "sources": self.sources.identity,
             "evaluation": self.text.evaluation.fingerprint,
             "calibration": calibration.fingerprint if calibration is not None else None,
             "grid": self.grid,
-            "rectangle": config.bounds or config.margin,
+            "rectangle": [*bounds.alpha, *bounds.beta] if bounds else [config.margin, config.reach],
+            "sampling": "dense"
+            if config.dense
+            else [config.range_tolerance, config.loss_tolerance, config.max_evaluations, config.seed],
             "dtype": config.dtype,
             "batch_size": config.batch_size,
             "device": torch.device(self.device).type,
@@ -75,7 +78,9 @@ class _Job:
     @property
     def path(self) -> Path:
         """Where the slice goes: the name asked for, or one that its inputs make."""
-        return path_of(self.config.out, self.checkpoint, str(self.quantizer), self.key[:8])
+        kind = [] if self.config.plane == "checkpoints" else [self.config.plane]
+        quantizers = [str(quantizer) for quantizer in self.sources.quantizers]
+        return path_of(self.config.out, self.checkpoint, *kind, *quantizers, self.key[:8])
 
 
 def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> SliceResult:
@@ -85,19 +90,23 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
         LandscapeError: an input cannot be used; nothing is left half-written.
     """
     reporter = reporter or Silent()
-    quantizer = quantize.parse(config.quant)
-    grid = slices.parse_grid(config.grid) if config.grid else None
-    bounds = slices.parse_bounds(config.bounds) if config.bounds else None
+    planes.check_quantizers(config)
+    is_line = config.plane == "line"
+    grid = slices.parse_grid(config.grid, is_line) if config.grid else None
+    bounds = _asked_bounds(config, is_line)
     device = models.pick_device(config.device)
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
-    reporter.stage("reading the text")
-    text = inputs.read_text(config, checkpoint, quantizer.needs_calibration, reporter.note)
-
+    text: inputs.Text | None = None
     loaded: inputs.Loaded | None = None
     for previous in inputs.earlier(config, checkpoint):
-        cells = grid or slices.parse_grid(text.defaults.grid)
-        job = _Job(config, checkpoint, previous, quantizer, text, device, cells, bounds)
+        sources = planes.sources(config, checkpoint, previous)
+        if text is None:
+            reporter.stage("reading the text")
+            calibrate = any(quantizer.needs_calibration for quantizer in sources.quantizers)
+            text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
+        cells = grid or slices.parse_grid(text.defaults.grid if config.dense else _GRID)
+        job = _Job(config, checkpoint, sources, text, device, (cells[0], 1) if is_line else cells, bounds)
         with lock(job.path):
             if _is_complete(job):
                 reporter.note(f"{job.path.name} was complete: nothing was evaluated again")
@@ -105,11 +114,26 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
             if loaded is None:
                 reporter.stage(f"loading {checkpoint}")
                 loaded = inputs.load(config, checkpoint, text, device, config.dtype)
-            before = _before(job, loaded.theta, reporter)
-            if before is not None:
-                _evaluate(job, loaded, before, reporter)
+            if config.plane == "checkpoints" and previous is None and config.prev is None:
+                reporter.note(
+                    f"{checkpoint} has no known predecessor: the first axis is a random direction, "
+                    f"{config.normalize}-normalized, seed {config.seed}"
+                )
+            chosen = _span(job, loaded, reporter)
+            if chosen is not None:
+                _fill(job, loaded, chosen, reporter)
                 return _draw(job.path, reporter)
     raise ModelError(f"model {checkpoint}: the checkpoints before it hold the same weights; name another with --prev")
+
+
+def _asked_bounds(config: SliceConfig, is_line: bool) -> slices.Bounds | None:
+    if config.like:
+        bounds = slices.union([slices.read(path.strip()).bounds for path in config.like.split(",")])
+        if (bounds.beta == (0, 0)) != is_line:
+            kind, other = ("line", "plane") if is_line else ("plane", "line")
+            raise OptionError(f"--like {config.like}: the slice of a {other}; expected that of a {kind}")
+        return bounds
+    return slices.parse_bounds(config.bounds, is_line) if config.bounds else None
 
 
 def _is_complete(job: _Job) -> bool:
@@ -127,95 +151,131 @@ def _is_complete(job: _Job) -> bool:
     return slices.read(job.path).complete
 
 
-def _before(job: _Job, theta: Weights, reporter: Reporter) -> Weights | None:
-    """Θ_{K−1}, or Θ_K plus a random direction; None when the next candidate should be tried."""
-    if job.previous is not None:
-        reporter.stage(f"loading {job.previous}")
-        return inputs.load_earlier(job.config, job.previous, job.checkpoint, theta, job.device)
-    if job.config.prev is None:
-        reporter.note(
-            f"{job.checkpoint} has no known predecessor: the first axis is a random direction, filter-normalized, "
-            f"seed {job.config.seed}"
-        )
-    return theta + random_direction(theta, job.config.seed)
+def _span(job: _Job, loaded: inputs.Loaded, reporter: Reporter) -> planes.Span | None:
+    """What spans the plane; None when another checkpoint should be tried as Θ_{K−1}."""
+    config, theta = job.config, loaded.theta
+
+    def load(other: Checkpoint) -> Weights:
+        reporter.stage(f"loading {other}")
+        return inputs.load_other(config, other, job.checkpoint, theta, job.device)
+
+    def quantized(quantizer: quantize.Quantizer) -> tuple[Weights, quantize.Report]:
+        on_layer = reporter.stage(f"quantizing to {quantizer}")
+        calibration = job.text.calibration if quantizer.needs_calibration else None
+        return quantize.quantize(quantizer, loaded.model, calibration, config.batch_size, on_layer)
+
+    try:
+        return planes.span(planes.Workshop(config, job.checkpoint, job.sources, loaded, load, quantized))
+    except inputs.SameWeights:
+        if config.plane == "checkpoints" and config.prev is None:
+            return None
+        raise
 
 
-def _evaluate(job: _Job, loaded: inputs.Loaded, before: Weights, reporter: Reporter) -> None:
-    """Quantize, span the plane, and fill the file at `job.path`, from the start or from where it was left."""
-    theta = loaded.theta
-    on_layer = reporter.stage(f"quantizing to {job.quantizer}")
-    quantized, report = quantize.quantize(
-        job.quantizer, loaded.model, job.text.calibration, job.config.batch_size, on_layer
-    )
-    points = {"theta": theta, "theta_prev": before, "theta_hat": quantized}
-    if job.previous is None:
-        del points["theta_prev"]
-    plane = slices.span(theta, before - theta, quantized - theta, points)
-    if job.config.overwrite or not job.path.exists():
-        slices.create(job.path, _layout(job, plane, report, models.vocabulary_size(loaded.model)))
-    on_cell = reporter.stage("evaluating the slice")
+def _fill(job: _Job, loaded: inputs.Loaded, chosen: planes.Span, reporter: Reporter) -> None:
+    """Fill the file at the job's path, from the start or from where it was left."""
+    config = job.config
+    plane = slices.span(loaded.theta, chosen.first, chosen.second, chosen.points)
+    is_new = config.overwrite or not job.path.exists()
+    if is_new:
+        slices.create(job.path, _layout(job, plane, chosen, models.vocabulary_size(loaded.model)))
+    on_loss = reporter.stage("evaluating the slice")
+    losses = _losses(loaded.objective, config.dtype)
     with slices.SliceWriter(job.path, job.key, plane.fingerprint()) as writer:
-        slices.scan(writer, plane, points, lambda weights: mean(loaded.objective, weights), on_cell)
+        slices.evaluate_points(writer, chosen.points, losses)
+        if config.dense:
+            slices.scan(writer, plane, losses, on_loss)
+            return
+        tolerance = (config.range_tolerance, config.loss_tolerance)
+        try:
+            slices.sample(writer, plane, losses, tolerance, config.seed, config.max_evaluations, on_loss)
+        except SliceError:
+            job.path.unlink()  # there will never be a picture in it
+            raise
 
 
-def _layout(job: _Job, plane: slices.Plane, report: quantize.Report, vocabulary: int) -> slices.Layout:
+def _losses(objective: TokenCrossEntropy, dtype: str) -> slices.Losses:
+    def scan(weights: Weights) -> float:
+        return mean(objective, weights)
+
+    if dtype == "float32":
+        return slices.Losses(scan, scan)
+    exact = replace(objective, dtype=torch.float32)
+    return slices.Losses(scan, lambda weights: mean(exact, weights))
+
+
+def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int) -> slices.Layout:
     places = [(point.alpha, point.beta) for point in plane.points.values()]
-    bounds = job.bounds or slices.around(places, job.config.margin)
     line = slices.evenly if job.bounds else slices.with_zero  # bounds that were asked for are kept as they are
+    bounds = job.bounds or (
+        slices.square(chosen.half_width)
+        if chosen.half_width
+        else slices.around(places, job.config.margin, plane.v is None)
+    )
     columns: dict[str, list[Any]] = {}
-    for layer in report.layers:
-        for name, value in asdict(layer).items():
-            columns.setdefault(name, []).append(value)
+    for report in chosen.reports:
+        for layer in report.layers:
+            row = {"quantizer": report.quantizer, **asdict(layer)} if len(chosen.reports) > 1 else asdict(layer)
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
     return slices.Layout(
         plane=plane,
         alpha=line(*bounds.alpha, job.grid[0]),
-        beta=line(*bounds.beta, job.grid[1]),
-        profile=PROFILE,
-        labels=LABELS,
-        attributes=_attributes(job, report, plane.origin.norm(), vocabulary),
-        tables={"layers": columns},
+        beta=line(*bounds.beta, job.grid[1]) if plane.v is not None else np.zeros(1),
+        profile=_profile(job, plane),
+        points=chosen.named,
+        attributes=_attributes(job, plane, chosen, vocabulary),
+        tables={"layers": columns} if columns else {},
         key=job.key,
+        rows=0 if job.config.dense else job.config.max_evaluations + _SLACK,
     )
 
 
-def _attributes(
-    job: _Job, report: quantize.Report, weight_norm: float, vocabulary: int
-) -> dict[str, str | float | int]:
+def _profile(job: _Job, plane: slices.Plane) -> np.ndarray:
+    if len(plane.points) < 2:
+        return np.zeros(0)
+    return _PROFILE["dense" if job.config.dense else "adaptive"]
+
+
+def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int) -> dict[str, str | float | int]:
     """What the file says of itself: names and numbers, no path."""
-    config, text, previous = job.config, job.text, job.previous
-    stored = replace(
-        config,
-        model=str(job.checkpoint),
-        prev=str(previous) if previous else RANDOM,
-        text=display_name(config.text),
-        calibration=display_name(config.calibration) if config.calibration else None,
-        tokenizer=display_name(config.tokenizer) if config.tokenizer else None,
-    )
-    resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite")}
+    config, text = job.config, job.text
+    resolved = {name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "like")}
+    resolved |= {"model": str(job.checkpoint), "vectors": config.vectors.name if config.vectors else None}
+    for name in ("text", "calibration", "tokenizer", "prev", "to"):
+        resolved[name] = display_name(resolved[name]) if resolved[name] else None
+    if config.plane == "checkpoints":
+        resolved["prev"] = str(job.sources.checkpoints[0]) if job.sources.checkpoints else RANDOM
+    reports = chosen.reports
+    quantizers = ", ".join(str(quantizer) for quantizer in job.sources.quantizers)
     return {
-        "title": f"{job.checkpoint}, {job.quantizer}",
+        "title": ", ".join(filter(None, (str(job.checkpoint), quantizers or f"plane: {config.plane}"))),
         "config": json.dumps(resolved),
         "versions": json.dumps(versions()),
         "model": str(job.checkpoint),
         "model_identity": job.checkpoint.identity,
-        "previous": str(previous) if previous else "",
-        "previous_identity": previous.identity if previous else "",
-        "first_axis": "theta_prev" if previous else RANDOM,
-        "quantizer": str(job.quantizer),
+        "sources": json.dumps(job.sources.identity),
+        "plane": config.plane,
+        "alpha_title": chosen.titles[0],
+        "beta_title": chosen.titles[1],
+        "about": chosen.about,
+        "params": config.params,
+        "quantizer": quantizers,
         "vocabulary": vocabulary,
-        "quantized_parameters": report.quantized_parameters,
-        "total_parameters": report.total_parameters,
+        "quantized_parameters": reports[0].quantized_parameters if reports else 0,
+        "total_parameters": plane.origin.numel(),
         "text": display_name(config.text),
         "eval_tokens": text.evaluation.n_tokens,
         "eval_windows": len(text.evaluation),
         "seq_len": text.evaluation.ids.shape[1],
         "tokens_fingerprint": text.evaluation.fingerprint,
-        "calibration_tokens": report.calibration_tokens,
+        "calibration_tokens": max([0, *(report.calibration_tokens for report in reports)]),
         "calibration_fingerprint": text.calibration.fingerprint if text.calibration is not None else "",
         "dtype": config.dtype,
         "device": torch.device(job.device).type,
         "seed": config.seed,
-        "weight_norm": weight_norm,
+        "weight_norm": plane.origin.norm(),
+        **chosen.attributes,
     }
 
 

@@ -17,6 +17,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 PACKINGS = ("joined", "documents")
 ROUGH = ("auto", "bfloat16", "none")
 PRODUCTS = ("reverse", "forward", "difference")
+PLANES = ("checkpoints", "random", "pca", "eigenvectors", "gradient", "quantizers", "line")
 RANDOM = "random"
 
 
@@ -62,6 +63,9 @@ class MeasurementConfig:
     )
     bos: bool = option(False, "Begin each document with the tokenizer's beginning-of-sequence token.")
     batch_size: int = option(8, "Windows per forward pass.")
+    params: str = option(
+        "*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'. All others are held fixed."
+    )
     seed: int = option(0, "Of everything random.")
     device: str = option("auto", "auto, cpu, cuda, …")
     out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
@@ -77,6 +81,11 @@ class MeasurementConfig:
         self._one_of("packing", PACKINGS)
         self._one_of("calibration_packing", (None, *PACKINGS))
 
+    @property
+    def patterns(self) -> list[str]:
+        """`params` taken apart."""
+        return [pattern.strip() for pattern in self.params.split(",")]
+
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if value is not None and value < least:
@@ -90,7 +99,7 @@ class MeasurementConfig:
 
 @dataclass(frozen=True)
 class SliceConfig(MeasurementConfig):
-    """What to slice, on which text, how finely.
+    """What to slice, on which text, how well.
 
     `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
 
@@ -98,24 +107,81 @@ class SliceConfig(MeasurementConfig):
         OptionError: a number or a word that cannot be used.
     """
 
+    plane: Literal["checkpoints", "random", "pca", "eigenvectors", "gradient", "quantizers", "line"] = option(
+        "checkpoints",
+        "What spans it from Θ_K: 'checkpoints' Θ_{K−1} and Θ̂_K; 'random' two seeded directions; 'pca' the principal "
+        "components of the run's last checkpoints; 'eigenvectors' the two of --vectors; 'gradient' −∇L and Θ̂_K; "
+        "'quantizers' the two of --quant; 'line' one direction, to Θ̂_K or --to.",
+    )
     prev: str | None = option(
         None,
         "Θ_{K−1}: @revision in the same run, any other reference, or 'random' for a seeded, filter-normalized "
         "direction. Default: the checkpoint before MODEL in its run.",
     )
-    quant: str = option("gptq-w3-g128", "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …")
-    grid: str | None = option(None, "Cells along α and β. Default: 31x31, or 21x21 where the context is below 2048.")
-    margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
-    bounds: str | None = option(
-        None, "α_low,α_high,β_low,β_high instead of a margin, so that several slices share axes."
+    quant: str = option(
+        "gptq-w3-g128",
+        "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …; two with a comma for --plane quantizers.",
     )
-    dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16; weights stay float32.")
+    to: str | None = option(None, "The other end of --plane line: @revision in the same run, or any other reference.")
+    vectors: Path | None = option(
+        None, "Directions of --plane eigenvectors: a file of 'landscape sharpness --vectors'."
+    )
+    checkpoints: int = option(8, "Checkpoints before MODEL that --plane pca looks at.")
+    normalize: Literal["filter", "layer"] = option("filter", "What gets the norm it has in Θ, of a random direction.")
+    grid: str | None = option(
+        None, "Cells along α and β. Default: 101x101; with --dense 31x31, or 21x21 for a short context."
+    )
+    margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
+    reach: float | None = option(
+        None, "Half the width where no points give it, as a share of ‖Θ‖. Default: 1 for random, 0.02 for eigenvectors."
+    )
+    bounds: str | None = option(
+        None,
+        "α_low,α_high,β_low,β_high instead of a margin (α_low,α_high for a line), so that several slices share axes.",
+    )
+    like: str | None = option(
+        None, "The rectangle of another slice: its .h5 file, or several with commas for one that holds them all."
+    )
+    dense: bool = option(False, "Evaluate every cell instead of reconstructing the picture from a few places.")
+    range_tolerance: float = option(1e-3, "Largest error of the picture, as a share of the range of its losses …")
+    loss_tolerance: float = option(1e-4, "… and of the loss at Θ_K; the smaller one counts.")
+    max_evaluations: int = option(
+        1000,
+        "About how many places are evaluated at most; where that is not enough, the picture states a larger error.",
+    )
+    dtype: str = option(
+        "float32", "Forward pass in float32, bfloat16 or float16; weights, named points and check points stay float32."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "vectors", Path(self.vectors) if self.vectors else None)
         if not (math.isfinite(self.margin) and self.margin >= 0):
             raise OptionError(f"--margin {self.margin}: expected a fraction of at least 0, such as 0.5")
+        for name in ("range_tolerance", "loss_tolerance", "reach"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                word = name.replace("_", "-")
+                raise OptionError(f"--{word} {value}: expected a number above 0, such as 0.001")
+        self._at_least("checkpoints", 2)
+        self._at_least("max_evaluations", 50)
         self._one_of("dtype", DTYPES)
+        self._one_of("plane", PLANES)
+        self._one_of("normalize", ("filter", "layer"))
+        if self.bounds and self.like:
+            raise OptionError("--bounds with --like: both give the rectangle; leave one out")
+        for name, plane in (("prev", "checkpoints"), ("to", "line"), ("vectors", "eigenvectors")):
+            if getattr(self, name) is not None and self.plane != plane:
+                raise OptionError(f"--{name} with --plane {self.plane}: belongs to --plane {plane}")
+        if self.plane == "eigenvectors" and self.vectors is None:
+            raise OptionError(
+                "--plane eigenvectors: needs --vectors FILE, as 'landscape sharpness --vectors' writes it"
+            )
+        if len(self.quant.split(",")) != (2 if self.plane == "quantizers" else 1):
+            raise OptionError(
+                f"--quant {self.quant} with --plane {self.plane}: expected two names with a comma for --plane "
+                "quantizers, one for any other"
+            )
 
 
 @dataclass(frozen=True)
@@ -129,7 +195,6 @@ class SharpnessConfig(MeasurementConfig):
         OptionError: a number or a word that cannot be used.
     """
 
-    params: str = option("*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'.")
     top: int = option(1, "Largest eigenvalues wanted.")
     bottom: int = option(1, "Smallest (most negative) eigenvalues wanted; 0 for none.")
     rough: Literal["auto", "bfloat16", "none"] = option(
@@ -180,8 +245,3 @@ class SharpnessConfig(MeasurementConfig):
             raise OptionError("--adam with --quant: the quadratic model is that of the loss itself; leave one out")
         if self.layers and self.adam:
             raise OptionError("--adam with --layers: per-layer traces are those of the loss itself; leave one out")
-
-    @property
-    def patterns(self) -> list[str]:
-        """`params` taken apart."""
-        return [pattern.strip() for pattern in self.params.split(",")]

@@ -35,6 +35,10 @@ class PlaneError(LandscapeError):
     """The named points do not span a plane."""
 
 
+class SliceError(LandscapeError):
+    """A slice whose losses say nothing."""
+
+
 class StoreError(LandscapeError):
     """A stored slice is of another schema, damaged, locked, or holds another slice."""
 

@@ -125,7 +125,7 @@ def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint 
 
     Without --prev these are the three checkpoints before: the last of a run is often `main` under another name.
     """
-    if config.prev == RANDOM:
+    if config.prev == RANDOM or config.plane != "checkpoints":
         yield None
     elif config.prev is not None:
         yield resolve(config.prev, checkpoint, config.remote_code)
@@ -136,21 +136,24 @@ def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint 
             yield None
 
 
-def load_earlier(
+class SameWeights(ModelError):
+    """Two checkpoints that span nothing."""
+
+
+def load_other(
     config: SliceConfig, previous: Checkpoint, checkpoint: Checkpoint, theta: Weights, device: str
-) -> Weights | None:
-    """Θ_{K−1}; None when it was chosen automatically and holds the same weights as Θ_K.
+) -> Weights:
+    """The weights of another checkpoint of the same model.
 
     Raises:
-        ModelError: another architecture, or the same weights although asked for by name.
+        ModelError: another architecture.
+        SameWeights: they are Θ_K.
     """
     weights = Weights.of(models.load_model(previous, device, remote_code=config.remote_code))
     try:
         check_same_space(theta, weights)
     except ModelError as error:
         raise ModelError(f"{checkpoint} and {previous}: {error}") from error
-    if not weights.equal(theta):
-        return weights
-    if config.prev is None:
-        return None
-    raise ModelError(f"--prev {previous}: holds the same weights as {checkpoint}; name an earlier checkpoint")
+    if weights.equal(theta):
+        raise SameWeights(f"{previous}: holds the same weights as {checkpoint}; name another checkpoint")
+    return weights

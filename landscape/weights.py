@@ -70,6 +70,12 @@ class Weights(Mapping[str, Tensor]):
         check_same_space(self, other)
         return Weights({name: operation(tensor, other[name]) for name, tensor in self.items()})
 
+    def scale_(self, factor: float) -> Weights:
+        """c·Θ in the memory of Θ."""
+        for tensor in self.values():
+            tensor.mul_(factor)
+        return self
+
     def numel(self) -> int:
         """The dimension n of the space."""
         return sum(tensor.numel() for tensor in self.values())
@@ -115,19 +121,20 @@ def check_same_space(a: Weights, b: Weights) -> None:
             )
 
 
-def move_to(out: Weights, origin: Weights, alpha: float, u: Weights, beta: float, v: Weights) -> Weights:
+def move_to(out: Weights, origin: Weights, alpha: float, u: Weights, beta: float, v: Weights | None) -> Weights:
     """Set `out` to origin + α·u + β·v, computed from the masters in memory that exists, so nothing drifts.
 
-    With α = β = 0 the result equals `origin` exactly.
+    With α = β = 0 the result equals `origin` exactly. Without v it is origin + α·u.
     """
     for name, target in out.items():
         torch.add(origin[name], u[name], alpha=alpha, out=target)
-        target.add_(v[name], alpha=beta)
+        if v is not None:
+            target.add_(v[name], alpha=beta)
     return out
 
 
-def random_direction(like: Weights, seed: int) -> Weights:
-    """A seeded Gaussian direction, filter-normalized: each row of a matrix gets the norm of that row of `like`.
+def random_direction(like: Weights, seed: int, by: str = "filter") -> Weights:
+    """A seeded Gaussian direction, normalized `by` filter or layer: its rows, or matrices, have the norms of `like`'s.
 
     Vectors (biases and norms) are left out (zero), as in Li et al. 2018, arXiv 1712.09913, section 4. Drawn on the
     CPU in float32, so a seed means one direction on every device.
@@ -139,7 +146,7 @@ def random_direction(like: Weights, seed: int) -> Weights:
         if tensor.ndim < 2:
             direction[name] = torch.zeros_like(tensor)
             continue
-        rows, filters = noise.flatten(1), tensor.flatten(1)
+        rows, filters = (t.flatten(1) if by == "filter" else t.reshape(1, -1) for t in (noise, tensor))
         scale = torch.linalg.vector_norm(filters, dim=1) / torch.linalg.vector_norm(rows, dim=1)
         direction[name] = (rows * scale[:, None]).reshape(tensor.shape)
     return Weights(direction)

@@ -17,23 +17,28 @@ from conftest import build, prose
 from test_slices import content
 
 import landscape as ls
-from landscape.errors import ModelError, StoreError
+from landscape.errors import ModelError, SliceError, StoreError
 from landscape.models import load_model
 from landscape.quantize import parse, quantize
 from landscape.tokens import WindowReader
 from landscape.weights import Weights
 
+pytestmark = pytest.mark.usefixtures("process")
+
 
 class Notes:
-    """A reporter that remembers what it was told."""
+    """A reporter that remembers what it was told; it interrupts after as many evaluations as it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = float("inf")) -> None:
         self.notes: list[str] = []
         self.evaluations = 0
+        self.patience = patience
 
     def stage(self, name: str):
         def update(done: int, total: int) -> None:
             self.evaluations += name == "evaluating the slice" and done > 0
+            if self.evaluations > self.patience:
+                raise KeyboardInterrupt
 
         return update
 
@@ -79,7 +84,12 @@ def test_geometry_and_provenance(run: Path, text_file: Path, tmp_path: Path):
     previous = stored.point("theta_prev")
     assert previous.alpha == pytest.approx((before - theta).norm(), rel=1e-5)
     assert previous.beta == pytest.approx(0, abs=1e-4 * previous.alpha)
-    assert (facts["model"], facts["previous"], facts["quantizer"]) == ("run@step30", "run@step20", "gptq-w3-g16")
+    assert (facts["model"], previous.what, facts["quantizer"]) == ("run@step30", "run@step20", "gptq-w3-g16")
+    assert [(point.role, point.what) for point in stored.points] == [
+        ("origin", "run@step30"),
+        ("checkpoint", "run@step20"),
+        ("quantized", "gptq-w3-g16"),
+    ]
     assert facts["model_identity"].startswith("sha256:")
     assert facts["weight_norm"] == pytest.approx(theta.norm())
     origin = stored.at(0.0, 0.0)
@@ -106,6 +116,11 @@ def test_run_again_evaluates_nothing_and_other_inputs_make_another_file(run: Pat
         {"dtype": "bfloat16"},
         {"prev": "@10"},
         {"margin": 0.25},
+        {"dense": True},
+        {"range_tolerance": 1e-2},
+        {"seed": 1},
+        {"params": "*mlp*"},
+        {"plane": "gradient"},
     ]
     paths = {ls.render_slice(config(run, text_file, tmp_path, **change)).path for change in changes}
     assert len(paths | {first.path}) == 1 + len(changes)
@@ -124,9 +139,10 @@ def test_a_named_file_is_never_mixed_into(run: Path, text_file: Path, tmp_path: 
 
 def test_killed_three_times_the_whole_job_ends_as_if_undisturbed(run: Path, text_file: Path, tmp_path: Path):
     arguments = {"quant": "gptq-w3-g16", "text": str(text_file), "grid": "16x17", "tokens": 512, "seq_len": 32}
+    arguments |= {"dense": True}
     whole = ls.render_slice(ls.SliceConfig(str(run), out=tmp_path / "whole.h5", **arguments)).path
     code = (
-        "import json, sys, landscape as ls, torch; torch.set_num_threads(2); a = json.loads(sys.argv[1]);"
+        "import json, sys, landscape as ls, torch; torch.set_num_threads(1); a = json.loads(sys.argv[1]);"
         "ls.render_slice(ls.SliceConfig(**a))"
     )
     killed = tmp_path / "killed.h5"
@@ -136,7 +152,7 @@ def test_killed_three_times_the_whole_job_ends_as_if_undisturbed(run: Path, text
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         wanted = (share + 0.1 * float(torch.rand(()))) * 16 * 17
         while process.poll() is None and _cells_done(killed) < wanted:
-            time.sleep(0.002)
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
         reached.append(_cells_done(killed))
@@ -157,17 +173,26 @@ def test_a_lone_model_gets_a_random_direction_and_says_so(text_file: Path, tmp_p
     stored = ls.render_slice(config(folder, text_file, tmp_path / "out"), reporter).slice
     assert any("no known predecessor" in note and "random direction" in note for note in reporter.notes)
     assert [point.name for point in stored.points] == ["theta", "theta_hat"]
-    assert stored.attributes["first_axis"] == "random"
+    assert _first_axis_is_random(stored)
     seeded = ls.render_slice(config(folder, text_file, tmp_path / "out", seed=1)).slice
     assert seeded.attributes["plane_fingerprint"] != stored.attributes["plane_fingerprint"]
 
 
+def _first_axis_is_random(stored: ls.StoredSlice) -> bool:
+    facts = stored.attributes
+    says = "random direction" in facts["alpha_title"]
+    assert says == (json.loads(facts["sources"]).get("random") == [facts["seed"], "filter"])
+    assert says == (facts["config"]["prev"] == "random")
+    return says
+
+
 def test_prev_may_be_any_model_or_random(run: Path, text_file: Path, tmp_path: Path):
     named = ls.render_slice(config(run, text_file, tmp_path, prev=str(run / "step10"))).slice
-    assert named.attributes["previous"] == "run@step10"
+    assert named.point("theta_prev").what == "run@step10"
     silent = Notes()
     by_chance = ls.render_slice(config(run, text_file, tmp_path, prev="random"), silent).slice
-    assert by_chance.attributes["first_axis"] == "random"
+    assert _first_axis_is_random(by_chance)
+    assert not _first_axis_is_random(named)
     assert silent.notes == []  # asked for, so nothing to explain
 
 
@@ -179,7 +204,8 @@ def test_a_last_checkpoint_that_equals_the_final_model_is_passed_over(run: Path,
     shutil.copytree(run / "step30", trainer)
     shutil.copytree(run / "step20", trainer / "checkpoint-20")
     shutil.copytree(run / "step30", trainer / "checkpoint-30")
-    assert ls.render_slice(config(trainer, text_file, tmp_path)).slice.attributes["previous"] == "trainer@checkpoint-20"
+    previous = ls.render_slice(config(trainer, text_file, tmp_path)).slice.point("theta_prev")
+    assert previous.what == "trainer@checkpoint-20"
     with pytest.raises(ModelError, match="same weights"):
         ls.render_slice(config(trainer, text_file, tmp_path, prev="@30"))
 
@@ -234,3 +260,43 @@ def test_a_changed_plane_is_refused_on_resume(run: Path, text_file: Path, tmp_pa
         file.attrs["plane_fingerprint"] = "0" * 64
     with pytest.raises(StoreError, match="differs in its bits"):
         ls.render_slice(config(run, text_file, tmp_path))
+
+
+NEAR = {"bounds": "-0.3,0.3,-0.5,0.5", "grid": "21x23"}  # smooth enough for one polynomial
+
+
+def test_a_sampled_job_goes_on_where_it_was_interrupted(run: Path, text_file: Path, tmp_path: Path):
+    whole, killed = (config(run, text_file, tmp_path, out=tmp_path / f"{name}.h5", **NEAR) for name in ("a", "b"))
+    result = ls.render_slice(whole)
+    assert result.slice.certificate.pieces == 1
+    total = result.slice.certificate.evaluations
+    kept = []
+    for patience in (7, 15):
+        with pytest.raises(KeyboardInterrupt):
+            ls.render_slice(killed, Notes(patience))
+        kept.append(sum(map(len, ls.read_slice(killed.out).nodes.values())))
+    assert kept == [8, 16]  # what is kept, is passed by without an evaluation
+    resumed = Notes()
+    ls.render_slice(killed, resumed)
+    assert content(killed.out) == content(whole.out)
+    assert total > 30
+
+
+def test_a_bfloat16_slice_is_honest_and_its_points_are_float32(run: Path, text_file: Path, tmp_path: Path):
+    rough = ls.render_slice(config(run, text_file, tmp_path, dtype="bfloat16", **NEAR)).slice
+    exact = ls.render_slice(config(run, text_file, tmp_path, dense=True, **NEAR)).slice
+    assert np.array_equal(rough.alpha, exact.alpha)
+    assert [point.loss for point in rough.points] == [point.loss for point in exact.points]
+    assert rough.certificate.noise > 1e-5
+    assert np.abs(rough.loss - exact.loss).max() <= rough.certificate.error
+    dense = ls.render_slice(config(run, text_file, tmp_path, dtype="bfloat16", dense=True, **NEAR)).slice
+    assert [point.loss for point in dense.points] == [point.loss for point in exact.points]
+    assert 1e-6 < np.abs(dense.loss - exact.loss).max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_losses_below_the_noise_are_no_slice(dtype: str, run: Path, text_file: Path, tmp_path: Path):
+    there = {"float32": "-1e-8,1e-8,-1e-8,1e-8", "bfloat16": "-1e-4,1e-4,-1e-4,1e-4"}[dtype]
+    with pytest.raises(SliceError, match=r"less than the noise.*widen it with --bounds"):
+        ls.render_slice(config(run, text_file, tmp_path, dtype=dtype, bounds=there, grid="21x21"))
+    assert list(tmp_path.iterdir()) == []

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from conftest import build, make_tokenizer
+from test_slices import NAMED, plane
 
-from landscape import cli, slices
+from landscape import cli, eigenvectors, slices
+from landscape.config import PLANES, SliceConfig
+from landscape.curvature import ParameterSpace
 from landscape.files import lock
+from landscape.models import load_model
+from landscape.references import resolve
+from landscape.weights import Weights
+
+pytestmark = pytest.mark.usefixtures("process")
 
 
 @pytest.fixture
@@ -57,6 +69,22 @@ def test_help_teaches(landscape):
     assert code == 0
     for word in ("--prev", "--quant", "--text", "--calibration", "gptq-w3-g128", "600,000", "Θ_{K−1}", "@step142000"):
         assert word in out.replace("\n", " "), word
+    for field in fields(SliceConfig):
+        assert field.name == "model" or f"--{field.name.replace('_', '-')}" in out, field.name
+    for plane in PLANES:
+        assert f"'{plane}'" in out, plane
+
+
+def test_help_answers_at_once():
+    """Nothing heavy is loaded for it: half a second of this process's own time, the interpreter's start included."""
+    command = [Path(sys.executable).with_name("landscape"), "slice", "--help"]
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.5
 
 
 def test_summary_names_points_losses_and_files(landscape, run: Path, text_file: Path, tmp_path: Path):
@@ -107,6 +135,45 @@ CASES = {
     "bad device": (["{run}", "--device", "cuda:7"], "torch cannot use it here"),
     "unknown option": (["{run}", "--qaunt", "rtn-w3-g16"], "--quant"),
     "no model": ([], "model"),
+    "unknown plane": (["{run}", "--plane", "banana"], "'banana' is not one of 'checkpoints', 'random'"),
+    "pca of a lone model": (["{lone}", "--plane", "pca"], "--plane pca: lone has 0 other checkpoints before it"),
+    "pca of the first steps": (["{run}@20", "--plane", "pca"], "run@step20 has 1 other checkpoints before it"),
+    "pca of one": (["{run}", "--plane", "pca", "--checkpoints", "1"], "--checkpoints 1: expected a whole number"),
+    "prev with pca": (["{run}", "--plane", "pca", "--prev", "@10"], "--prev with --plane pca: belongs to --plane ch"),
+    "eigenvectors of none": (["{run}", "--plane", "eigenvectors"], "needs --vectors FILE"),
+    "eigenvectors of one": (["{run}", "--plane", "eigenvectors", "--vectors", "{one}"], "one vector, two span a plane"),
+    "missing vectors": (["{run}", "--plane", "eigenvectors", "--vectors", "nope"], "cannot be read (No such file"),
+    "corrupt vectors": (["{run}", "--plane", "eigenvectors", "--vectors", "{short}"], "cannot be read ("),
+    "vectors that are weights": (["{run}", "--plane", "eigenvectors", "--vectors", "{weights}"], "no eigenvectors;"),
+    "vectors over less": (["{run}", "--plane", "eigenvectors", "--vectors", "{part}"], "holds no gpt_neox.embed_in"),
+    "vectors with a line": (["{run}", "--plane", "line", "--vectors", "{one}"], "belongs to --plane eigenvectors"),
+    "to with a plane": (["{run}", "--to", "@10"], "--to with --plane checkpoints: belongs to --plane line"),
+    "line to nowhere": (["{run}", "--plane", "line", "--to", "@11"], "nearest: step10"),
+    "line to itself": (["{run}", "--plane", "line", "--to", "@30"], "holds the same weights as run@step30"),
+    "line to another architecture": (["{run}", "--plane", "line", "--to", "{other}"], "the same architecture"),
+    "two quantizers": (["{run}", "--quant", "rtn-w3-g16,rtn-w4-g16"], "with --plane checkpoints: expected two names"),
+    "one quantizer": (["{run}", "--plane", "quantizers"], "--quant rtn-w3-g16 with --plane quantizers: expected two"),
+    "three quantizers": (["{run}", "--plane", "quantizers", "--quant", "a,b,c"], "expected two names"),
+    "unknown of two": (["{run}", "--plane", "quantizers", "--quant", "rtn-w3-g16,x"], "expected rtn-w{2..8}"),
+    "empty of two": (["{run}", "--plane", "quantizers", "--quant", "rtn-w3-g16,"], "expected rtn-w{2..8}"),
+    "equal quantizers": (["{run}", "--plane", "quantizers", "--quant", "rtn-w3-g16,rtn-w3-g16"], "are parallel"),
+    "like a file that is missing": (["{run}", "--like", "missing.h5"], "missing.h5: no such file"),
+    "like no slice": (["{run}", "--like", "{short}"], "not a whole HDF5 file"),
+    "like a plane": (["{run}", "--plane", "line", "--like", "{slice}"], "the slice of a plane; expected that of a line"),
+    "like a line": (["{run}", "--like", "{line}"], "the slice of a line; expected that of a plane"),
+    "like both": (["{run}", "--like", "{both}"], "bounds of lines and of rectangles"),
+    "like with bounds": (["{run}", "--like", "{slice}", "--bounds", "0,1,0,1"], "--bounds with --like: both give"),
+    "bounds of a plane for a line": (["{run}", "--plane", "line", "--bounds", "0,1,0,1"], "expected two numbers"),
+    "bounds of a line for a plane": (["{run}", "--bounds", "0,1"], "expected four numbers"),
+    "grid of a plane for a line": (["{run}", "--plane", "line", "--grid", "9x9"], "expected one whole number"),
+    "no reach": (["{run}", "--plane", "random", "--reach", "0"], "--reach 0.0: expected a number above 0"),
+    "no range tolerance": (["{run}", "--range-tolerance", "0"], "--range-tolerance 0.0: expected a number above 0"),
+    "odd range tolerance": (["{run}", "--range-tolerance", "nan"], "--range-tolerance nan: expected a number above 0"),
+    "negative tolerance": (["{run}", "--loss-tolerance", "-1"], "--loss-tolerance -1.0: expected a number above 0"),
+    "few evaluations": (["{run}", "--max-evaluations", "49"], "--max-evaluations 49: expected a whole number"),
+    "unknown normalization": (["{run}", "--plane", "random", "--normalize", "nope"], "'nope' is not one of 'filter'"),
+    "parameters of none": (["{run}", "--params", "nothing*"], "match none of 28 tensors"),
+    "parameters that stay": (["{run}", "--plane", "line", "--params", "*norm*"], "first direction of the plane is zero"),
 }
 
 
@@ -121,8 +188,19 @@ def things(run: Path, text_file: Path, tmp_path_factory: pytest.TempPathFactory)
     tokenizer = make_tokenizer()
     tokenizer.add_tokens([f"the cat{i}" for i in range(50)] + ["cat and"])
     tokenizer.save_pretrained(folder / "large")
-    names = {name: str(folder / name) for name in ("other", "bare", "large")}
-    return {"run": str(run), "text": str(text_file), "short": str(folder / "short.txt"), **names}
+    names = {name: str(folder / name) for name in ("other", "bare", "large", "lone")}
+    shutil.copytree(run / "step30", folder / "lone")
+    theta = Weights.of(load_model(resolve(f"{run}@30")))
+    for name, rows, patterns in (("one", 1, "*"), ("part", 2, "*mlp*")):
+        space = ParameterSpace.select(theta, patterns)
+        eigenvectors.write(folder / name, "top", space, torch.eye(rows, space.n))
+    here = plane()
+    for name, beta in (("slice.h5", np.linspace(0, 2, 3)), ("line.h5", np.zeros(1))):
+        slices.create(folder / name, slices.Layout(here, np.arange(3.0), beta, np.zeros(0), NAMED, {}, {}, "key"))
+    files = {name: str(folder / name) for name in ("one", "part", "slice.h5", "line.h5", "short.txt")}
+    names |= {name.partition(".")[0]: path for name, path in files.items()}
+    names |= {"both": f"{files['slice.h5']},{files['line.h5']}", "weights": str(run / "step30" / "model.safetensors")}
+    return {"run": str(run), "text": str(text_file), **names}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -32,7 +32,10 @@ ALLOWED = {
     "inputs": {"models", "references", "texts", "objective", "config"},
     "reporting": set(),
     "results": {"references", "reporting"},
+    "eigenvectors": {"curvature"},
+    "planes": {"config", "curvature", "eigenvectors", "inputs", "quantize", "references", "slices"},
     "basin": {
+        "planes",
         "reporting",
         "results",
         "inputs",
@@ -46,7 +49,7 @@ ALLOWED = {
         "viewer",
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
-    | {"curvature", "viewer"},
+    | {"curvature", "eigenvectors", "viewer"},
     "terminal": {"basin", "slices"},
     "sharpness_table": {"sharpness", "terminal"},
     "cli": {"basin", "config", "sharpness", "sharpness_table", "terminal"},

@@ -26,7 +26,11 @@ from landscape.errors import StoreError
 from landscape.files import lock
 from landscape.weights import Weights
 
-LABELS = {"theta": "Θ_K", "theta_prev": "Θ_{K−1}", "theta_hat": "Θ̂_K"}
+NAMED = {
+    "theta": slices.Named("Θ_K", "origin", "run@step30"),
+    "theta_prev": slices.Named("Θ_{K−1}", "checkpoint", "run@step20"),
+    "theta_hat": slices.Named("Θ̂_K", "quantized", "rtn-w3-g16"),
+}
 
 
 def points() -> dict[str, Weights]:
@@ -50,27 +54,29 @@ def layout(shape: tuple[int, int] = (7, 10), key: str = "key", **attributes: str
     bounds = slices.around([(c.alpha, c.beta) for c in plane().points.values()], 0.5)
     alpha, beta = slices.with_zero(*bounds.alpha, shape[0]), slices.with_zero(*bounds.beta, shape[1])
     table = {"layers": {"name": ["a", "b"], "bits": [3, 4], "error": [0.1, math.nan], "fallback": [False, True]}}
-    return slices.Layout(plane(), alpha, beta, np.linspace(-0.5, 1.5, 9), LABELS, attributes, table, key)
+    return slices.Layout(plane(), alpha, beta, np.linspace(-0.5, 1.5, 9), NAMED, attributes, table, key)
 
 
 def fill(path: Path, evaluate=loss, **kwargs) -> slices.StoredSlice:
     if not path.exists():
         slices.create(path, layout(**kwargs))
+    losses = slices.Losses(evaluate, evaluate)
     with lock(path), slices.SliceWriter(path, "key", plane().fingerprint()) as writer:
-        slices.scan(writer, plane(), points(), evaluate)
+        slices.evaluate_points(writer, points(), losses)
+        slices.scan(writer, plane(), losses)
     return slices.read(path)
 
 
 def content(path: Path) -> dict[str, object]:
-    """Every dataset as bytes and every attribute but the two times."""
+    """Every dataset and every attribute as bytes, but for the two times and HDF5's own references."""
     found: dict[str, object] = {}
 
     def visit(name: str, item: h5py.Dataset | h5py.Group) -> None:
         if isinstance(item, h5py.Dataset):
             found[name] = item[()].tobytes() if item.dtype.kind != "O" else item[()].tolist()
         for key, value in item.attrs.items():
-            if not isinstance(value, (h5py.Reference, np.ndarray)) and key not in ("created", "finished"):
-                found[f"{name}@{key}"] = value
+            if key not in ("created", "finished", "DIMENSION_LIST", "REFERENCE_LIST"):
+                found[f"{name}@{key}"] = value if isinstance(value, (str, bytes)) else np.asarray(value).tobytes()
 
     with h5py.File(path, "r") as file:
         file.visititems(visit)
@@ -103,12 +109,59 @@ def test_named_points_are_evaluated_at_themselves(tmp_path: Path):
     assert along[t == 1][0] == pytest.approx(loss(points()["theta_hat"]), rel=1e-5)
 
 
+def test_named_points_say_what_they_are(tmp_path: Path):
+    stored = fill(tmp_path / "s.h5")
+    assert {p.name: slices.Named(p.label, p.role, p.what) for p in stored.points} == NAMED
+    places = {p.name: slices.Coordinates(p.alpha, p.beta, p.residual, p.distance, p.raw) for p in stored.points}
+    assert places == plane().points
+
+
+def test_points_are_evaluated_once_and_let_go(tmp_path: Path):
+    slices.create(tmp_path / "s.h5", layout())
+    losses, seen = slices.Losses(pytest.fail, lambda weights: seen.append(weights) or loss(weights)), []
+    with slices.SliceWriter(tmp_path / "s.h5", "key", plane().fingerprint()) as writer:
+        writer.write_point("theta", 5.0)
+        held = points()
+        slices.evaluate_points(writer, held, losses)
+        assert held == {}
+        slices.evaluate_points(writer, {}, losses)
+    assert len(seen) == 2
+    stored = slices.read(tmp_path / "s.h5")
+    assert [point.loss for point in stored.points] == [5.0, *(loss(w) for w in list(points().values())[1:])]
+
+
+def test_a_dense_slice_has_evaluated_cells_and_no_more(tmp_path: Path):
+    stored = fill(tmp_path / "s.h5")
+    assert stored.evaluated.all()
+    assert (stored.surface, stored.certificate, stored.reading) == (None, None, {})
+    assert [len(rows) for rows in (stored.checks, *stored.nodes.values())] == [0, 0, 0]
+    a, b = stored.alpha[2], stored.beta[3]
+    assert stored.at(a + 0.4 * (stored.alpha[3] - a), b) == stored.loss[2, 3]  # of the nearest cell
+
+
+def test_a_dense_line(tmp_path: Path):
+    p = points()
+    line = slices.span(p["theta"], p["theta_hat"] - p["theta"], None, {n: p[n] for n in ("theta", "theta_hat")})
+    path, alpha = tmp_path / "s.h5", np.linspace(-1, 6, 9)
+    slices.create(path, slices.Layout(line, alpha, np.zeros(1), np.array([0, 0.5]), NAMED, {}, {}, "key"))
+    with slices.SliceWriter(path, "key", line.fingerprint()) as writer:
+        slices.scan(writer, line, slices.Losses(loss, loss))
+    stored = slices.read(path)
+    assert stored.complete
+    assert stored.is_line
+    assert stored.bounds == slices.Bounds((-1.0, 6.0), (0.0, 0.0))
+    there = [*alpha.tolist(), stored.point("theta_hat").alpha / 2]
+    moved = [Weights({"w": torch.add(line.origin["w"], line.u["w"], alpha=a)}) for a in there]
+    assert [*stored.loss[:, 0], stored.profile[1][1]] == [loss(weights) for weights in moved]
+
+
 def test_nothing_is_written_to_the_plane(tmp_path: Path):
     p = plane()
     before = p.fingerprint()
     slices.create(tmp_path / "s.h5", layout())
     with slices.SliceWriter(tmp_path / "s.h5", "key", before) as writer:
-        slices.scan(writer, p, points(), loss)
+        slices.evaluate_points(writer, points(), slices.Losses(loss, loss))
+        slices.scan(writer, p, slices.Losses(loss, loss))
     assert p.fingerprint() == before
 
 
@@ -248,7 +301,7 @@ def test_damaged_files_are_found(tmp_path: Path):
             slices.read(path)
     with h5py.File(whole, "r+") as file:
         file.attrs["schema"] = 99
-    with pytest.raises(StoreError, match="schema 99, this version reads 1"):
+    with pytest.raises(StoreError, match="schema 99, this version reads 2"):
         slices.read(whole)
     with h5py.File(tmp_path / "other.h5", "w"):
         pass

@@ -58,6 +58,16 @@ def test_move_to_is_exact_at_the_origin_and_has_no_drift():
     assert out.equal(origin)
     move_to(out, origin, 2.0, u, -1.0, v)
     assert torch.equal(out["w"], (origin["w"] + 2.0 * u["w"]) - v["w"])
+    move_to(out, origin, 2.0, u, 5.0, None)  # a line
+    assert torch.equal(out["w"], origin["w"] + 2.0 * u["w"])
+
+
+def test_scaling_in_place_keeps_the_memory():
+    weights = Weights({"w": torch.tensor([3.0, 4.0]), "b": torch.tensor([12.0])})
+    memory = weights["w"].data_ptr()
+    assert weights.scale_(1 / weights.norm()) is weights
+    assert weights.norm() == pytest.approx(1, abs=1e-7)
+    assert weights["w"].data_ptr() == memory
 
 
 def test_random_direction_is_filter_normalized_and_seeded():
@@ -73,6 +83,21 @@ def test_random_direction_is_filter_normalized_and_seeded():
     flat = torch.cat([(direction[n] / t.std()).flatten() for n, t in weights.items() if t.ndim >= 2])
     assert abs(float(flat.mean())) < 0.02  # Gaussian around zero, not uniform on one orthant
     assert 0.4 < float((flat > 0).double().mean()) < 0.6
+
+
+def test_random_direction_by_layer_keeps_the_shape_of_the_noise():
+    weights = Weights.of(build("gpt_neox"))
+    by_layer, by_filter = random_direction(weights, 3, by="layer"), random_direction(weights, 3)
+    assert not by_layer.equal(by_filter)
+    for name, tensor in weights.items():
+        if tensor.ndim < 2:
+            assert not by_layer[name].any()
+            continue
+        assert float(by_layer[name].norm()) == pytest.approx(float(tensor.norm()), rel=1e-5)
+        assert not torch.allclose(by_layer[name].norm(dim=1), tensor.norm(dim=1), rtol=1e-3)
+        # the same draw, so the rows point the same way
+        cosine = torch.nn.functional.cosine_similarity(by_layer[name], by_filter[name], dim=1)
+        assert torch.allclose(cosine, torch.ones_like(cosine), atol=1e-5)
 
 
 def test_different_architectures_are_named():

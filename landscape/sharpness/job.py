@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from landscape import curvature, inputs, models, quantize
+from landscape import curvature, eigenvectors, inputs, models, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
@@ -26,7 +26,7 @@ from landscape.files import lock
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
-from landscape.sharpness import eigenvectors, parts
+from landscape.sharpness import parts
 from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.texts import display_name
 
@@ -60,7 +60,7 @@ class _Job:
             del asked[name]
         everything = asked | {
             "model": self.checkpoint.identity,
-            "start": eigenvectors.fingerprint(self.config.start) if self.config.start else None,
+            "start": eigenvectors.fingerprint(self.config.start, "--start") if self.config.start else None,
             "quant": str(self.quantizer),
             "evaluation": self.text.evaluation.fingerprint,
             "calibration": calibration.fingerprint if calibration is not None else None,
@@ -136,7 +136,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             sections[part]["seconds"] = time.monotonic() - began
             store.write(job.path, attributes, sections, complete=False)
 
-    start = eigenvectors.read(config.start, operator.space, gradient).sum(0) if config.start else None
+    start = eigenvectors.read(config.start, operator.space, gradient, "--start").sum(0) if config.start else None
 
     if not sections:
         for old in eigenvectors.files_beside(job.path):  # of a measurement that is overwritten

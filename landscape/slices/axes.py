@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,19 +12,45 @@ from landscape.errors import OptionError
 
 @dataclass(frozen=True)
 class Bounds:
-    """A rectangle: α from `alpha[0]` to `alpha[1]`, β likewise; distances in weight space."""
+    """A rectangle: α from `alpha[0]` to `alpha[1]`, β likewise; distances in weight space.
+
+    A line along α has β from 0 to 0.
+    """
 
     alpha: tuple[float, float]
     beta: tuple[float, float]
 
     def __post_init__(self) -> None:
         for name, (low, high) in (("alpha", self.alpha), ("beta", self.beta)):
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            is_line = name == "beta" and low == high == 0
+            if not (np.isfinite(low) and np.isfinite(high) and (low < high or is_line)):
                 raise OptionError(f"bounds of {name} {low}, {high}: expected two finite numbers, the smaller first")
 
+    def hold(self, alpha: float, beta: float) -> bool:
+        """Whether the place lies on the rectangle."""
+        return self.alpha[0] <= alpha <= self.alpha[1] and self.beta[0] <= beta <= self.beta[1]
 
-def around(points: Iterable[tuple[float, float]], margin: float) -> Bounds:
-    """The rectangle that holds all points, widened on each side by `margin` times its size.
+
+def union(rectangles: Sequence[Bounds]) -> Bounds:
+    """The smallest rectangle that holds them all.
+
+    Raises:
+        OptionError: lines and rectangles together.
+    """
+    if len({bounds.beta == (0, 0) for bounds in rectangles}) > 1:
+        raise OptionError("bounds of lines and of rectangles: expected slices of one kind")
+    sides = np.array([[bounds.alpha, bounds.beta] for bounds in rectangles])
+    (a, c), (b, d) = sides[..., 0].min(axis=0).tolist(), sides[..., 1].max(axis=0).tolist()
+    return Bounds((a, b), (c, d))
+
+
+def square(half_width: float) -> Bounds:
+    """The square around the origin."""
+    return Bounds((-half_width, half_width), (-half_width, half_width))
+
+
+def around(points: Iterable[tuple[float, float]], margin: float, is_line: bool = False) -> Bounds:
+    """The rectangle that holds all points, widened on each side by `margin` times its size; a line along α if asked.
 
     An axis along which the points hardly spread takes half the spread of the other one, centred on them: the picture
     of a short step and a long one stays readable, and a plane with points on one axis only still has two.
@@ -41,6 +67,8 @@ def around(points: Iterable[tuple[float, float]], margin: float) -> Bounds:
         raise OptionError("the named points all coincide: give the rectangle with --bounds")
     size = np.maximum(spread, spread.max() / 2)
     middle = (low + high) / 2
+    if is_line:
+        size[1] = middle[1] = 0.0
     a, b = (middle - size * (0.5 + margin)).tolist(), (middle + size * (0.5 + margin)).tolist()
     return Bounds((a[0], b[0]), (a[1], b[1]))
 
@@ -65,26 +93,33 @@ def evenly(low: float, high: float, n: int) -> np.ndarray:
     return line
 
 
-def parse_grid(text: str) -> tuple[int, int]:
-    """`41x25` → (41, 25): cells along α and β.
+def parse_grid(text: str, is_line: bool = False) -> tuple[int, int]:
+    """`41x25` → (41, 25): cells along α and β; for a line `41` → (41, 1).
 
     Raises:
-        OptionError: not two whole numbers of at least 2.
+        OptionError: not two whole numbers of at least 2, or one.
     """
     parts = text.lower().split("x")
+    if is_line:
+        if len(parts) != 1 or not text.isdecimal() or int(text) < 2:
+            raise OptionError(f"grid {text}: expected one whole number of at least 2 such as 101 (cells of a line)")
+        return int(text), 1
     if len(parts) != 2 or not all(part.isdecimal() and int(part) >= 2 for part in parts):
         raise OptionError(f"grid {text}: expected two whole numbers of at least 2 such as 41x25 (cells along α, β)")
     return int(parts[0]), int(parts[1])
 
 
-def parse_bounds(text: str) -> Bounds:
-    """`-1,2,-0.5,3` → α from −1 to 2 and β from −0.5 to 3.
+def parse_bounds(text: str, is_line: bool = False) -> Bounds:
+    """`-1,2,-0.5,3` → α from −1 to 2 and β from −0.5 to 3; for a line `-1,2`.
 
     Raises:
-        OptionError: not four numbers, or a range that is empty.
+        OptionError: not four numbers, or two, or a range that is empty.
     """
     try:
-        a, b, c, d = (float(part) for part in text.split(","))
+        a, b, c, d = [float(part) for part in text.split(",")] + ([0.0, 0.0] if is_line else [])
     except ValueError as error:
-        raise OptionError(f"bounds {text}: expected four numbers α_low,α_high,β_low,β_high") from error
+        expected = "two numbers α_low,α_high" if is_line else "four numbers α_low,α_high,β_low,β_high"
+        raise OptionError(f"bounds {text}: expected {expected}") from error
+    if not is_line and c == d:
+        raise OptionError(f"bounds of beta {c}, {d}: expected two finite numbers, the smaller first")
     return Bounds((a, b), (c, d))

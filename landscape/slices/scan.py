@@ -1,58 +1,156 @@
-"""Evaluate a slice: the named points, the profile, then the grid tile by tile, each stored as soon as it is known."""
+"""Fill a slice: the named points first, then every cell, or the few places from which all cells are reconstructed.
+
+Weights at a place are computed from the plane's masters, never from the place before, so its loss does not depend on
+the order, on an interruption, or on any other place. The plane's tensors are only read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from landscape.slices.axes import Bounds
 from landscape.slices.plane import Plane
+from landscape.slices.reading import read_surface
+from landscape.slices.reconstruct import Reconstruction, reconstruct
+from landscape.slices.samples import CELL, CHECK
 from landscape.slices.store import SliceWriter
 from landscape.weights import Weights, move_to
 
 TILE = 4
+_EXPECTED = 60  # evaluations that a smooth plane takes, for a first estimate of the time left
+_ON_PLANE = 1e-5  # of its distance: a named point this near to the plane is a place on it
+
+Loss = Callable[[Weights], float]
+Progress = Callable[[int, int], None]
 
 
-def scan(
-    writer: SliceWriter,
-    plane: Plane,
-    points: Mapping[str, Weights],
-    loss: Callable[[Weights], float],
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
-    """Evaluate what `writer` still misses; `loss` maps weights to nats per token.
+@dataclass(frozen=True)
+class Losses:
+    """The loss as a function of the weights, in nats per token.
 
-    Weights at a cell are computed from the plane's masters, never from the cell before, so a cell's number does not
-    depend on the order, on an interruption, or on any other cell. The plane's tensors are only read.
+    Attributes:
+        scan: in the arithmetic of the scan.
+        exact: in float32; the same where the scan is in float32.
     """
+
+    scan: Loss
+    exact: Loss
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the scan is less precise than float32."""
+        return self.scan is not self.exact
+
+
+def evaluate_points(writer: SliceWriter, points: dict[str, Weights], losses: Losses) -> None:
+    """The float32 losses that `writer` misses at the named points; empties `points`, to free their memory."""
+    for name in writer.pending_points():
+        writer.write_point(name, losses.exact(points[name]))
+    points.clear()
+
+
+def scan(writer: SliceWriter, plane: Plane, losses: Losses, on_progress: Progress = lambda done, total: None) -> None:
+    """Evaluate every place of the profile and every cell that `writer` still misses."""
     alpha, beta = writer.axes
-    names, places, tiles = writer.pending_points(), writer.pending_profile(), writer.pending_tiles(TILE)
-    total = len(names) + len(places) + sum(_cells(tile) for tile in tiles)
+    places, tiles = writer.pending_profile(), writer.pending_tiles(TILE)
+    mover = _Mover(plane)
+    total = len(places) + sum((t[0].stop - t[0].start) * (t[1].stop - t[1].start) for t in tiles)
     done = 0
     on_progress(done, total)
-    with torch.no_grad():
-        scratch = plane.origin.clone()
 
-        def at(a: float, b: float) -> float:
-            nonlocal done
-            value = loss(move_to(scratch, plane.origin, a, plane.u, b, plane.v))
-            done += 1
-            on_progress(done, total)
-            return value
+    def at(a: float, b: float) -> float:
+        nonlocal done
+        value = losses.scan(mover(a, b))
+        done += 1
+        on_progress(done, total)
+        return value
 
-        for name in names:
-            writer.write_point(name, loss(points[name]))
-            done += 1
-            on_progress(done, total)
-        for index, a, b in places:
-            writer.write_profile(index, at(a, b))
-        for rows, columns in tiles:
-            losses = [[at(a, b) for b in beta[columns].tolist()] for a in alpha[rows].tolist()]
-            writer.write_tile((rows, columns), np.asarray(losses))
+    for index, a, b in places:
+        writer.write_profile(index, at(a, b))
+    for rows, columns in tiles:
+        writer.write_tile(
+            (rows, columns), np.array([[at(a, b) for b in beta[columns].tolist()] for a in alpha[rows].tolist()])
+        )
     writer.finish()
 
 
-def _cells(tile: tuple[slice, slice]) -> int:
-    rows, columns = tile
-    return int((rows.stop - rows.start) * (columns.stop - columns.start))
+def sample(
+    writer: SliceWriter,
+    plane: Plane,
+    losses: Losses,
+    tolerance: tuple[float, float],
+    seed: int,
+    most: int | None = None,
+    on_progress: Progress = lambda done, total: None,
+) -> Reconstruction:
+    """Reconstruct the picture from the evaluations `writer` holds and those it still needs, then fill in its cells.
+
+    The named points must have their losses. What is evaluated next depends on what came out before, and on nothing
+    else: resumed, it asks for the same places again and finds them in the file.
+
+    Args:
+        writer: holds the file.
+        plane: gives the weights.
+        losses: in the arithmetic of the scan, and in float32.
+        tolerance: of the error, as a share of the range of the losses and of the loss at the origin.
+        seed: of the check points.
+        most: evaluations, about, after which it ends with the error it has.
+        on_progress: told evaluations done and expected.
+
+    Raises:
+        SliceError: the losses differ by less than the noise of one evaluation.
+    """
+    alpha, beta = writer.axes
+    rows = {value: row for row, value in enumerate(alpha.tolist())}
+    columns = {value: column for column, value in enumerate(beta.tolist())}
+    made = writer.made()
+    mover = _Mover(plane)
+    done = 0
+
+    def evaluate(kind: str, a: float, b: float) -> float:
+        nonlocal done
+        stored = writer.cell(rows[a], columns[b]) if kind == CELL else made.get((kind, a, b))
+        if stored is None:
+            stored = (losses.exact if kind == CHECK else losses.scan)(mover(a, b))
+            if kind == CELL:
+                i, j = rows[a], columns[b]
+                writer.write_tile((slice(i, i + 1), slice(j, j + 1)), np.array([[stored]]))
+            else:
+                writer.write_node(len(made), kind, a, b, stored)
+                made[kind, a, b] = stored
+        done += 1
+        on_progress(done, max(_EXPECTED, done + 1))
+        return stored
+
+    points = writer.points()
+    origin = next(iter(points.values()))
+    bounds = Bounds((alpha[0], alpha[-1]), (beta[0], beta[-1]))
+    known = {
+        (a, b): loss
+        for name, (a, b, residual, loss) in points.items()
+        if residual <= _ON_PLANE * plane.points[name].distance and bounds.hold(a, b)
+    }
+    found = reconstruct(evaluate, alpha, beta, tolerance, origin[3], known, seed, losses.noisy, most)
+    places = {name: (a, b) for name, (a, b, _, _) in points.items()}
+    rise = abs(list(points.values())[-1][3] - origin[3])
+    reading = read_surface(found.surface, bounds, found.certificate.error, places, rise)
+    writer.finish_reconstructed(found, reading.to_plain())
+    on_progress(done, done)
+    return found
+
+
+class _Mover:
+    """Weights at places of the plane, in memory that is used again."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._scratch = plane.origin.clone()
+
+    def __call__(self, alpha: float, beta: float) -> Weights:
+        plane = self._plane
+        with torch.no_grad():
+            return move_to(self._scratch, plane.origin, alpha, plane.u, beta, plane.v)

@@ -4,21 +4,32 @@
     /alpha  /beta        float64, coordinates as distances in weight space; dimension scales of /loss and /done
     /loss                float64 (alpha, beta), nats per token; NaN until done, then whatever came out
     /done                uint8 (alpha, beta), 1 where /loss holds a result
-    /points/<name>       attributes label, alpha, beta, residual, distance, raw; scalars loss and done
+    /evaluated           uint8 (alpha, beta), 1 where that result was evaluated, 0 where it is reconstructed
+    /points/<name>       attributes label, role, what, alpha, beta, residual, distance, raw; scalars loss and done
     /profile             t, loss, done along the line from the first named point to the last
+    /nodes               kind, alpha, beta, loss of the evaluations off the grid, in the order they were made
     /tables/<name>       columns of equal length, such as the quantizer's report per layer
 
-Everything is laid out and allocated when the file is created: in memory first, then under a temporary name. From then
-on only numbers are overwritten in place, never HDF5's own structures, so that the file stays whole when its writer is
-killed and a disk that fills up later does no harm. A tile's losses reach the file before its `done` flags.
+and, where the picture was reconstructed, once it is:
+
+    /surface             polynomials with their coefficients, seams, patches: the loss at any resolution
+    /checks              alpha, beta, loss, reconstructed at the check points
+    /certificate         attributes: the error that the reconstruction states, and what it rests on
+    /reading             attributes: what the slice says, as `landscape.slices.reading` defines it
+
+Everything is laid out and allocated when the file is created: in memory first, then under a temporary name. While it is
+filled, numbers are overwritten in place, never HDF5's own structures, so that the file stays whole when its writer is
+killed and a disk that fills up later does no harm. A result reaches the file before its `done` flag. What is known only
+at the end comes in by replacing the whole file at once.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,14 +40,33 @@ import numpy as np
 from landscape.errors import StoreError
 from landscape.files import disk_errors, write_whole
 from landscape.slices.plane import Plane
+from landscape.slices.reconstruct import Reconstruction
+from landscape.slices.samples import CHECK, NODE
+from landscape.slices.surface import Patch, Seam, Surface, on_grid, to_plain
 
-SCHEMA = 1
+SCHEMA = 2
 RUNNING, COMPLETE = "running", "complete"
+KINDS = ("", NODE, CHECK)  # a row of /nodes that is still empty has kind 0
 _NEVER = " " * 25  # room for a time, so that finishing a file overwrites in place
 
 Tile = tuple[slice, slice]
 Attributes = Mapping[str, str | float | int]
 Table = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a named point is.
+
+    Attributes:
+        label: Θ with what tells it from others.
+        role: "origin", "checkpoint", "quantized" or "other".
+        what: the model reference or the quantizer behind it.
+    """
+
+    label: str
+    role: str = "other"
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,20 +77,22 @@ class Layout:
         plane: gives the coordinates of the named points.
         alpha, beta: the grid lines.
         profile: positions t along the line from the first named point (t = 0) to the last (t = 1).
-        labels: a label for each named point.
+        points: what each named point is.
         attributes: what the job wants to be told of the run; strings and numbers.
         tables: columns by name, by table.
         key: identity of all inputs; a file with another key is another slice.
+        rows: evaluations off the grid that there must be room for.
     """
 
     plane: Plane
     alpha: np.ndarray
     beta: np.ndarray
     profile: np.ndarray
-    labels: Mapping[str, str]
+    points: Mapping[str, Named]
     attributes: Attributes
     tables: Mapping[str, Table]
     key: str
+    rows: int = 0
 
 
 def create(path: Path, layout: Layout) -> None:
@@ -92,12 +124,13 @@ def _lay_out(file: h5py.File, layout: Layout) -> None:
     file["loss"] = np.full(shape, np.nan)
     file["loss"].attrs["units"] = "nats per token"
     file["done"] = np.zeros(shape, dtype=np.uint8)
-    for dataset in (file["loss"], file["done"]):
+    file["evaluated"] = np.zeros(shape, dtype=np.uint8)
+    for dataset in (file["loss"], file["done"], file["evaluated"]):
         dataset.dims[0].attach_scale(file["alpha"])
         dataset.dims[1].attach_scale(file["beta"])
     for name, place in layout.plane.points.items():
         group = file.create_group(f"points/{name}")
-        group.attrs["label"] = layout.labels[name]
+        group.attrs.update(asdict(layout.points[name]))
         group.attrs.update({"alpha": place.alpha, "beta": place.beta, "residual": place.residual})
         group.attrs.update({"distance": place.distance, "raw": place.raw})
         group["loss"], group["done"] = math.nan, np.uint8(0)
@@ -105,6 +138,9 @@ def _lay_out(file: h5py.File, layout: Layout) -> None:
     profile["t"] = layout.profile
     profile["loss"] = np.full(len(layout.profile), np.nan)
     profile["done"] = np.zeros(len(layout.profile), dtype=np.uint8)
+    file["nodes/kind"] = np.zeros(layout.rows, dtype=np.uint8)
+    for name in ("alpha", "beta", "loss"):
+        file[f"nodes/{name}"] = np.full(layout.rows, np.nan)
     for table, columns in layout.tables.items():
         for column, values in columns.items():
             file[f"tables/{table}/{column}"] = list(values)
@@ -150,12 +186,10 @@ class SliceWriter:
 
     def pending_profile(self) -> list[tuple[int, float, float]]:
         """(index, α, β) of the profile's places without a loss."""
-        names = self._point_names()
-        if len(names) < 2:
+        if len(self._point_names()) < 2:
             return []
-        (a0, b0), (a1, b1) = (self._place(names[0]), self._place(names[-1]))
-        t, done = self._file["profile/t"][:], self._file["profile/done"][:]
-        return [(i, a0 + t[i] * (a1 - a0), b0 + t[i] * (b1 - b0)) for i in range(len(t)) if not done[i]]
+        done = self._file["profile/done"][:]
+        return [(i, a, b) for i, (a, b) in enumerate(_line(self._file).tolist()) if not done[i]]
 
     def pending_tiles(self, size: int) -> list[Tile]:
         """Tiles of `size` × `size` cells in which a loss is missing, in order."""
@@ -168,6 +202,25 @@ class SliceWriter:
         ]
         return [tile for tile in tiles if not done[tile].all()]
 
+    def made(self) -> dict[tuple[str, float, float], float]:
+        """The evaluations off the grid made so far: (kind, α, β) → loss."""
+        nodes = self._file["nodes"]
+        kinds = nodes["kind"][:]
+        columns = (nodes[name][kinds > 0].tolist() for name in ("alpha", "beta", "loss"))
+        words = (KINDS[kind] for kind in kinds[kinds > 0])
+        return {(kind, a, b): loss for kind, a, b, loss in zip(words, *columns, strict=True)}
+
+    def write_node(self, row: int, kind: str, alpha: float, beta: float, loss: float) -> None:
+        """Store an evaluation off the grid in a row that is still empty."""
+        with disk_errors(self.path):
+            for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss), ("kind", KINDS.index(kind))):
+                self._file[f"nodes/{name}"][row] = value
+            self._file.flush()
+
+    def cell(self, row: int, column: int) -> float | None:
+        """The loss of a cell; None where it is not evaluated yet."""
+        return float(self._file["loss"][row, column]) if self._file["done"][row, column] else None
+
     def write_point(self, name: str, loss: float) -> None:
         """Store the loss at a named point."""
         self._write(f"points/{name}", (), loss)
@@ -177,7 +230,8 @@ class SliceWriter:
         self._write("profile", index, loss)
 
     def write_tile(self, tile: Tile, losses: np.ndarray) -> None:
-        """Store the losses of one tile."""
+        """Store the evaluated losses of one tile."""
+        self._file["evaluated"][tile] = 1
         self._write("", tile, losses)
 
     def finish(self) -> None:
@@ -186,6 +240,18 @@ class SliceWriter:
             self._file.attrs.modify("finished", np.bytes_(_now()))
             self._file.attrs.modify("status", np.bytes_(COMPLETE))
             self._file.flush()
+
+    def finish_reconstructed(self, found: Reconstruction, reading: Mapping[str, float]) -> None:
+        """Fill the cells and the profile from the surface, add what is known of it, and mark the slice complete."""
+        self._file.flush()
+        image = io.BytesIO(self._file.id.get_file_image())  # copies of datasets would lose their dimension scales
+        with h5py.File(image, "r+") as new:
+            _complete(new, found, reading)
+            new.attrs.modify("finished", np.bytes_(_now()))
+            new.attrs.modify("status", np.bytes_(COMPLETE))
+        self.close()
+        write_whole(self.path, image.getvalue())
+        self._file = h5py.File(self.path, "r+", locking=False)
 
     def _write(self, group: str, where: Any, values: Any) -> None:
         with disk_errors(self.path):
@@ -196,9 +262,65 @@ class SliceWriter:
     def _point_names(self) -> list[str]:
         return json.loads(self._file.attrs["point_order"])  # type: ignore[no-any-return]
 
-    def _place(self, name: str) -> tuple[float, float]:
-        attributes = self._file[f"points/{name}"].attrs
-        return float(attributes["alpha"]), float(attributes["beta"])
+    def points(self) -> dict[str, tuple[float, float, float, float]]:
+        """α, β, distance from the plane and loss (NaN until known) of every named point."""
+        found = {}
+        for name in self._point_names():
+            group = self._file[f"points/{name}"]
+            alpha, beta, residual = (float(group.attrs[a]) for a in ("alpha", "beta", "residual"))
+            found[name] = (alpha, beta, residual, float(group["loss"][()]))
+        return found
+
+
+def _complete(file: h5py.File, found: Reconstruction, reading: Mapping[str, float]) -> None:
+    alpha, beta = file["alpha"][:], file["beta"][:]
+    loss, evaluated = on_grid(found.surface, alpha, beta), np.zeros((len(alpha), len(beta)), dtype=np.uint8)
+    for patch in _patches(found.surface):  # some of its cells were evaluated as nodes or named points
+        cells = np.ix_(np.isin(alpha, patch.alpha), np.isin(beta, patch.beta))
+        loss[cells], evaluated[cells] = patch.loss, 1
+    file["loss"][...], file["evaluated"][...], file["done"][...] = loss, evaluated, 1
+    places = _line(file)
+    inside = ((places >= [alpha[0], beta[0]]) & (places <= [alpha[-1], beta[-1]])).all(axis=1)
+    file["profile/loss"][inside] = found.surface(*places[inside].T)
+    file["profile/done"][...] = inside
+    used = file["nodes/kind"][:] > 0
+    for name in list(file["nodes"]):
+        values = file[f"nodes/{name}"][used]
+        del file[f"nodes/{name}"]
+        file[f"nodes/{name}"] = values
+    for name, column in zip(("alpha", "beta", "loss", "reconstructed"), found.checked.T, strict=True):
+        file[f"checks/{name}"] = column
+    _write_plain(file.create_group("surface"), to_plain(found.surface))
+    file.create_group("certificate").attrs.update(asdict(found.certificate))
+    file.create_group("reading").attrs.update(reading)
+
+
+def _patches(surface: Surface) -> Iterator[Patch]:
+    if isinstance(surface, Seam):
+        yield from _patches(surface.low)
+        yield from _patches(surface.high)
+    elif isinstance(surface, Patch):
+        yield surface
+
+
+def _line(file: h5py.File) -> np.ndarray:
+    """(n, 2) the places of the profile: on the straight line from the first named point to the last."""
+    names = json.loads(file.attrs["point_order"])
+    first, last = (
+        np.array([file[f"points/{name}"].attrs[axis] for axis in ("alpha", "beta")]) for name in (names[0], names[-1])
+    )
+    return np.asarray(first + file["profile/t"][:][:, None] * (last - first))
+
+
+def _write_plain(group: h5py.Group, plain: Mapping[str, Any]) -> None:
+    """Nested dictionaries as groups, lists as datasets, numbers as attributes."""
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            _write_plain(group.create_group(name), value)
+        elif isinstance(value, list):
+            group[name] = np.array(value, dtype=np.float64)
+        else:
+            group.attrs[name] = value
 
 
 def check_is_slice(path: Path) -> str:

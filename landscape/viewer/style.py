@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from landscape.viewer.describe import QUANTIZED, Description, PointRow
-from landscape.viewer.labels import label_html
-from landscape.viewer.words import LOSS_UNIT, number
+from landscape.slices.stored import StoredSlice
+from landscape.viewer.describe import Description
+from landscape.viewer.labels import label_html, width_in_ems
+from landscape.viewer.placing import Place
+from landscape.viewer.points import QUANTIZED, PointRow
+from landscape.viewer.trust import EVALUATED, RECONSTRUCTED, evaluated_cells
+from landscape.viewer.words import LOSS_UNIT, bound, digits_within, number
 
 COLOURS = "Viridis"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, GREY, PALE, LIGHT, CURVE = "#1f2933", "#7b8794", "#d3d9df", "#e8ebef", "#31688e"
 LOSS_TITLE = f"loss ({LOSS_UNIT})"
-LABEL_SIZE = (46.0, 28.0)  # pixels that a label takes, with air
+_BAND = "rgba(49,104,142,0.25)"
+_LABEL = 14  # pixels, the size of a label's letters
 
 
 def layout() -> dict[str, Any]:
@@ -49,35 +54,41 @@ def axis(title: str) -> dict[str, Any]:
 
 
 def marker_style(point: PointRow) -> dict[str, Any]:
-    """The sign of a point; the quantized one in orange."""
-    fill = "#fb923c" if point.name == QUANTIZED else "white"
+    """The sign of a point; the quantized ones in orange."""
+    fill = "#fb923c" if point.role == QUANTIZED else "white"
     return {
         "symbol": ("circle", "square", "diamond", "cross")[point.sign],
         "color": fill,
-        "line": {"color": INK, "width": 1.8},
+        "line": {"color": INK, "width": 1.2 if point.small else 1.8},
     }
 
 
 def marker(point: PointRow, described: Description, at: tuple[float, float]) -> go.Scatter:
     """`point` as a marker at the place `at` of a flat plot."""
+    size = 7 if point.small else 9 + 2 * point.sign  # one under another still shows
     return go.Scatter(
         x=[at[0]],
         y=[at[1]],
         mode="markers",
-        marker={"size": 9 + 2 * point.sign, **marker_style(point)},  # one under another still shows
+        marker={"size": size, **marker_style(point)},
         name=label_html(point.label),
         showlegend=False,
         hovertemplate=point_hover(point, described),
     )
 
 
-def label_style(point: PointRow, offset: tuple[float, float]) -> dict[str, Any]:
+def label_size(point: PointRow) -> Place:
+    """Pixels that a point's label takes, with air."""
+    return (width_in_ems(point.label) + 1.1) * _LABEL, 2.0 * _LABEL
+
+
+def label_style(point: PointRow, offset: Place) -> dict[str, Any]:
     """An annotation with the point's label, `offset` pixels from it with y upwards."""
     return {
         "text": label_html(point.label),
         "ax": offset[0],
         "ay": -offset[1],
-        "font": {"size": 14, "color": INK},
+        "font": {"size": _LABEL - 2 if point.small else _LABEL, "color": INK},
         "bgcolor": "rgba(255,255,255,0.88)",
         "borderpad": 2,
         "showarrow": True,
@@ -89,36 +100,83 @@ def label_style(point: PointRow, offset: tuple[float, float]) -> dict[str, Any]:
     }
 
 
-def hover(described: Description, loss: str, change: str | None = None) -> str:
-    """A hover text for a place (α, β); `loss` and `change` are placeholders with their formats."""
+def place_hover(described: Description, kind: str = "") -> str:
+    """A hover text for a place (α, β) that begins with what `kind` of place it is; its loss is to follow."""
     digits = described.decimals
-    against = f"<br>{change} against {_literal(described.origin.label)}" if change else ""
-    place = f"α = %{{x:.{digits}f}}, β = %{{y:.{digits}f}}"
-    return f"{place}<br><b>loss {loss}</b> {LOSS_UNIT}{against}<extra></extra>"
+    beta = "" if described.is_line else f", β = %{{y:.{digits}f}}"
+    return f"{kind}{', ' if kind else ''}α = %{{x:.{digits}f}}{beta}<br>"
 
 
-def profile_hover(described: Description) -> str:
-    """A hover text for a place on the profile, with (distance, change) as custom data."""
+def cell_hover(stored: StoredSlice, described: Description, loss: str, change: str) -> tuple[str, Any]:
+    """A hover text for the cells, and the words that go into it cell by cell, if they differ.
+
+    Args:
+        stored: the slice.
+        described: what it shows.
+        loss: what the plot calls the loss of a cell.
+        change: what it calls its difference from the loss of the origin.
+    """
+    error = described.trust.error
+    reconstructed = f"{RECONSTRUCTED}, error ≤ {bound(error)}"
+    words = None
+    evaluated = evaluated_cells(stored)
+    if not evaluated.any() and stored.certificate is not None:
+        kind, form, signed = reconstructed, f".{digits_within(error)}f", f"+.{digits_within(error)}f"
+    else:
+        kind, form, signed = EVALUATED, ".7g", "+.4g"
+        if not evaluated[stored.done].all():
+            kind, words = "%{text}", np.where(evaluated, EVALUATED, reconstructed)
     return (
-        f"t = %{{x:.4g}}, distance %{{customdata[0]:.{described.decimals}f}}<br><b>loss %{{y:.7g}}</b> {LOSS_UNIT}"
-        f"<br>%{{customdata[1]:+.4g}} against {_literal(described.origin.label)}<extra></extra>"
+        f"{place_hover(described)}<b>loss %{{{loss}:{form}}}</b> {LOSS_UNIT}<br>{kind}<br>"
+        f"%{{{change}:{signed}}} against {_literal(described.origin.label)}<extra></extra>"
+    ), words
+
+
+def curve_hover(described: Description, change: str) -> str:
+    """What a hover text says of the loss on a curve; `change` is what the plot calls its difference from the origin."""
+    error = described.trust.error
+    kind, form, signed = described.trust.kind, ".7g", "+.4g"
+    if kind != EVALUATED and error > 0:
+        digits = digits_within(error)
+        kind, form, signed = f"{kind}, error ≤ {bound(error)}", f".{digits}f", f"+.{digits}f"
+    return (
+        f"<b>loss %{{y:{form}}}</b> {LOSS_UNIT}<br>{kind}<br>"
+        f"%{{{change}:{signed}}} against {_literal(described.origin.label)}<extra></extra>"
     )
+
+
+def band(x: np.ndarray, loss: np.ndarray, error: float) -> list[go.Scatter]:
+    """The losses within `error` of a curve, as two traces with what lies between them filled."""
+    if not (0 < error < np.inf and np.isfinite(loss).all()):  # plotly fills across gaps
+        return []
+    plain = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    return [
+        go.Scatter(**plain, y=loss - error, showlegend=False),
+        go.Scatter(
+            **plain, y=loss + error, fill="tonexty", fillcolor=_BAND, name=f"± {bound(error)} nats", showlegend=True
+        ),
+    ]
+
+
+def add_level(figure: go.Figure, origin: PointRow) -> None:
+    """A dotted line at the loss of the origin."""
+    if np.isfinite(origin.loss):
+        figure.add_hline(y=origin.loss, line={"color": GREY, "width": 1, "dash": "dot"}, layer="below")
 
 
 def point_hover(point: PointRow, described: Description) -> str:
     """A hover text for a named point, written out: where heights are clipped, the plot's own z is not the loss."""
     digits = f".{described.decimals}f"
-    change = (
-        "" if point.change is None else f"<br>{number(point.change, '+.4g')} against {_literal(described.origin.label)}"
-    )
+    origin = _literal(described.origin.label)
+    beta = "" if described.is_line else f", β = {number(point.beta, digits)}"
+    change = "" if point.change is None else f"<br>{number(point.change, '+.4g')} against {origin}"
+    off = f"<br>{number(point.residual, '.4g')} off the plane" if point.below is not None else ""
+    if point.below is not None and described.colours:
+        off += f", where the loss is {number(point.below, '#.5g')}"
     return (
-        f"<b>{_literal(point.label)}</b>, α = {number(point.alpha, digits)}, β = {number(point.beta, digits)}"
-        f"<br><b>loss {number(point.loss, '#.7g')}</b> {LOSS_UNIT}{change}<extra></extra>"
+        f"<b>{_literal(point.label)}</b>, α = {number(point.alpha, digits)}{beta}"
+        f"<br><b>loss {number(point.loss, '#.7g')}</b> {LOSS_UNIT}, {EVALUATED}{change}{off}<extra></extra>"
     )
-
-
-def _literal(label: str) -> str:
-    return label_html(label).replace("%", "&#37;")  # "%{" would start a placeholder
 
 
 def non_finite_cells(alpha: np.ndarray, beta: np.ndarray, losses: np.ndarray, described: Description) -> dict[str, Any]:
@@ -130,5 +188,9 @@ def non_finite_cells(alpha: np.ndarray, beta: np.ndarray, losses: np.ndarray, de
         "y": beta[columns],
         "text": words,
         "mode": "markers",
-        "hovertemplate": hover(described, "%{text}"),
+        "hovertemplate": f"{place_hover(described)}<b>loss %{{text}}</b> {LOSS_UNIT}<extra></extra>",
     }
+
+
+def _literal(label: str) -> str:
+    return label_html(label).replace("%", "&#37;")  # "%{" would start a placeholder

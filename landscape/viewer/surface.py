@@ -10,38 +10,41 @@ import plotly.graph_objects as go
 
 from landscape.slices.stored import StoredSlice
 from landscape.viewer import style
-from landscape.viewer.describe import ColourRange, Description, PointRow
-from landscape.viewer.labels import Place, label_html, place
+from landscape.viewer.colours import ColourRange
+from landscape.viewer.describe import Description
+from landscape.viewer.labels import label_html
+from landscape.viewer.placing import Place, place
+from landscape.viewer.points import PointRow
 
 _PICTURE = (560.0, 480.0)  # pixels for which labels are placed
 _SCALE = 250.0  # pixels that a length of 1 in the scene takes there, about
 
 
-def surface(stored: StoredSlice, described: Description) -> go.Figure:
-    """The surface, seen from over its lowest corner, with the named points at their own loss."""
-    colours = described.colours or ColourRange(0.0, 1.0, 0.25, 0)
+def surface(stored: StoredSlice, described: Description, colours: ColourRange) -> go.Figure:
+    """The surface, seen from over its lowest corner, with the named points at their own loss, or where they project."""
     height = colours.high - colours.low
     floor, top = colours.low - 0.25 * height, colours.high + 0.05 * height
     figure = go.Figure()
-    if described.colours:
-        figure.add_trace(_sheet(stored, described, colours))
+    figure.add_trace(_sheet(stored, described, colours))
     if described.non_finite.any():
         cells = style.non_finite_cells(stored.alpha, stored.beta, stored.loss, described)
         up = np.full(len(cells["text"]), top)
         figure.add_trace(go.Scatter3d(**cells, z=up, marker={"size": 2.5, "color": style.GREY}))
-    shown = [point for point in described.points if point.inside and math.isfinite(point.loss)]
+    shown = [point for point in described.points if point.inside and math.isfinite(point.shown)]
     # A marker sits just above its loss, or the surface would swallow half of it.
-    heights = [min(point.loss, colours.high) + 0.03 * height for point in shown]
+    heights = [min(point.shown, colours.high) + (0.015 if point.small else 0.03) * height for point in shown]
+    if len(described.path[0]):
+        figure.add_trace(_path(stored, described, colours, 0.015 * height))
     for point, z in zip(shown, heights, strict=True):
-        leader = {"x": [point.alpha] * 2, "y": [point.beta] * 2, "z": [floor, z]}
-        figure.add_trace(go.Scatter3d(**leader, mode="lines", line={"color": style.INK, "width": 3}, hoverinfo="skip"))
+        if not point.small:
+            figure.add_trace(_leader(point, floor, z))
         figure.add_trace(
             go.Scatter3d(
                 x=[point.alpha],
                 y=[point.beta],
                 z=[z],
                 mode="markers",
-                marker={"size": 5, **style.marker_style(point)},
+                marker={"size": 3.5 if point.small else 5, **style.marker_style(point)},
                 name=label_html(point.label),
                 hovertemplate=style.point_hover(point, described),
             )
@@ -50,7 +53,8 @@ def surface(stored: StoredSlice, described: Description) -> go.Figure:
     pixels = [
         _projected(stored, camera, point, (z - floor) / (top - floor)) for point, z in zip(shown, heights, strict=True)
     ]
-    offsets = place(pixels, _PICTURE, style.LABEL_SIZE)
+    sizes, optional = [style.label_size(point) for point in shown], [point.small for point in shown]
+    offsets = place(pixels, _PICTURE, sizes, optional)
     figure.update_layout(
         **style.layout(),
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
@@ -70,6 +74,7 @@ def surface(stored: StoredSlice, described: Description) -> go.Figure:
             "annotations": [
                 {"x": point.alpha, "y": point.beta, "z": z, **style.label_style(point, offset)}
                 for point, z, offset in zip(shown, heights, offsets, strict=True)
+                if offset
             ],
         },
     )
@@ -78,11 +83,12 @@ def surface(stored: StoredSlice, described: Description) -> go.Figure:
 
 def _sheet(stored: StoredSlice, described: Description, colours: ColourRange) -> go.Surface:
     lines = {"show": True, "start": colours.lines[0], "end": colours.lines[-1], "size": colours.step}
+    hover, words = style.cell_hover(stored, described, "customdata[0]", "customdata[1]")
     return go.Surface(
         x=stored.alpha,
         y=stored.beta,
         z=np.minimum(described.finite, colours.high).T,
-        # Not transposed as z is: plotly looks up a surface's custom data by (x, y).
+        # Not transposed as z is: plotly looks up a surface's custom data and texts by (x, y).
         customdata=np.stack([described.finite, described.finite - described.origin.loss], axis=-1),
         cmin=colours.low,
         cmax=colours.high,
@@ -94,8 +100,24 @@ def _sheet(stored: StoredSlice, described: Description, colours: ColourRange) ->
             "y": {"highlight": False},
         },
         lighting={"ambient": 0.85, "diffuse": 0.35, "specular": 0.04, "roughness": 0.9},
-        hovertemplate=style.hover(described, "%{customdata[0]:.7g}", "%{customdata[1]:+.4g}"),
+        text=words,
+        hovertemplate=hover,
     )
+
+
+def _leader(point: PointRow, floor: float, z: float) -> go.Scatter3d:
+    leader = {"x": [point.alpha] * 2, "y": [point.beta] * 2, "z": [floor, z]}
+    return go.Scatter3d(**leader, mode="lines", line={"color": style.INK, "width": 3}, hoverinfo="skip")
+
+
+def _path(stored: StoredSlice, described: Description, colours: ColourRange, lift: float) -> go.Scatter3d:
+    """The way of the run, lying on the surface."""
+    corners = np.arange(len(described.path[0]))
+    along = np.linspace(0, len(corners) - 1, 12 * len(corners))
+    alpha, beta = (np.interp(along, corners, line) for line in described.path)
+    losses = [min(stored.at(a, b), colours.high) + lift for a, b in zip(alpha.tolist(), beta.tolist(), strict=True)]
+    line = {"color": "white", "width": 3}
+    return go.Scatter3d(x=alpha, y=beta, z=losses, mode="lines", line=line, hoverinfo="skip")
 
 
 def _plain(title: str) -> dict[str, Any]:

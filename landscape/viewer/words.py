@@ -1,16 +1,14 @@
-"""Numbers in words, and what a slice file says of how it was made. Whatever a file does not say is "—"."""
+"""Numbers in words. Whatever a file does not say is "—"."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import datetime
 from typing import Any
-
-from landscape.slices.stored import StoredSlice
 
 MISSING = "—"
 LOSS_UNIT = "nats per token"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def text(value: Any, otherwise: str = MISSING) -> str:
@@ -34,13 +32,30 @@ def number(value: float | None, form: str) -> str:
     return written.replace("-", "−")
 
 
-def shortened(reference: str) -> str:
-    """`reference` with a long hash in it cut to what people compare.
+def bound(value: float) -> str:
+    """An upper bound in two digits, rounded up so that it stays one.
 
-    >>> shortened("org/name@0123456789abcdef0123456789abcdef01234567")
-    'org/name@0123456789…'
+    >>> bound(0.000414), bound(3.04e-6), bound(0.0), bound(12.3)
+    ('0.00042', '3.1·10⁻⁶', '0', '13')
     """
-    return re.sub(r"\b([0-9a-f]{10})[0-9a-f]{22,}\b", r"\1…", reference)
+    if not math.isfinite(value) or value <= 0:
+        return number(value, ".0f")
+    power = math.floor(math.log10(value))
+    digits = math.ceil(value / 10.0 ** (power - 1) * (1 - 1e-9))
+    if digits == 100:
+        digits, power = 10, power + 1
+    if power < -4:
+        return f"{digits / 10:.1f}·10{str(power).translate(_RAISED)}"
+    return f"{digits * 10.0 ** (power - 1):.{max(0, 1 - power)}f}"
+
+
+def share(fraction: float) -> str:
+    """A bound that is a fraction, as percent in two digits, rounded up.
+
+    >>> share(0.00083), share(0.5)
+    ('0.083 %', '50 %')
+    """
+    return f"{bound(100 * fraction)} %"
 
 
 def percent(fraction: float | None) -> str:
@@ -56,45 +71,55 @@ def percent(fraction: float | None) -> str:
     return f"{number(value, f'+.{digits}f')} %"
 
 
-def share_of_weights(length: float | None, stored: StoredSlice) -> str:
-    """A length in weight space as percent of ‖Θ‖."""
-    norm = _number(stored.attributes.get("weight_norm"))
-    return percent(length / norm).lstrip("+") if length is not None and norm else MISSING
+def measured(value: float, error: float, unit: str = "") -> str:
+    """A value with its error, both to the digits that count.
+
+    >>> measured(0.013234, 0.00042), measured(2.314e-5, 3e-7), measured(12.5, math.nan), measured(-40.1, 3, "°")
+    ('0.0132 ± 0.0004', '(2.31 ± 0.03)·10⁻⁵', '12.5', '−40° ± 3°')
+    """
+    if not math.isfinite(value):
+        return number(value, "") if math.isinf(value) else MISSING
+    largest = max(abs(value), error if math.isfinite(error) else 0.0)
+    power = math.floor(math.log10(largest)) if largest else 0
+    power = power if not -4 < power < 6 else 0
+    value, error = value / 10.0**power, error / 10.0**power
+    if not math.isfinite(error) or error <= 1e-6 * abs(value):
+        inner = f"{number(value, '.4g')}{unit}"
+    else:
+        lead = math.floor(math.log10(error))
+        decimals = max(0, -lead + (error < 2 * 10.0**lead))
+        inner = f"{number(value, f'.{decimals}f')}{unit} ± {error:.{decimals}f}{unit}"
+    exponent = str(power).translate(_RAISED)
+    return inner if not power else f"({inner})·10{exponent}" if "±" in inner else f"{inner}·10{exponent}"
 
 
-def facts(stored: StoredSlice, step: float | None) -> tuple[tuple[str, str], ...]:
-    """(name, value) of what the slice was made from; `step` is the length of the quantization step."""
-    a = stored.attributes
-    cosine = _number(a.get("cosine"))
-    angle = math.degrees(math.acos(max(-1.0, min(1.0, cosine)))) if cosine is not None else None
-    rows, columns = stored.loss.shape
-    return (
-        ("Model", text(a.get("model"))),
-        ("Previous checkpoint", text(a.get("previous"))),
-        ("Quantizer", text(a.get("quantizer"))),
-        ("Evaluated on", f"{_count(a.get('eval_tokens'))} tokens in {_count(a.get('eval_windows'))} windows"),
-        ("Text", text(a.get("text"))),
-        ("Arithmetic", text(a.get("dtype"))),
-        ("Weights, ‖Θ‖", number(_number(a.get("weight_norm")), ".5g")),
-        ("Quantization step, ‖δ‖/‖Θ‖", share_of_weights(step, stored)),
-        ("Angle of directions", MISSING if angle is None else f"{angle:.1f}°, cosine {number(cosine, '.4f')}"),
-        ("Grid, α × β", f"{rows} × {columns} cells"),
-        ("Seed", text(a.get("seed"))),
-        ("Status", _status(stored)),
-    )
+def digits_within(error: float) -> int:
+    """Digits after the point of a number that is off by `error`: one more than are certain.
+
+    >>> digits_within(0.0004), digits_within(3.0)
+    (5, 1)
+    """
+    return min(12, max(0, 1 - math.floor(math.log10(error)))) if error > 0 and math.isfinite(error) else 6
 
 
-def _status(stored: StoredSlice) -> str:
-    status = text(stored.attributes.get("status"))
-    try:
-        return f"{status}, {datetime.fromisoformat(str(stored.attributes.get('finished'))):%Y-%m-%d %H:%M %Z}"
-    except ValueError:
-        return status
+def listed(parts: list[str]) -> str:
+    """Some parts of a sentence as one.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _number(value: Any) -> float | None:
+def shortened(reference: str) -> str:
+    """`reference` with a long hash in it cut to what people compare.
+
+    >>> shortened("org/name@0123456789abcdef0123456789abcdef01234567")
+    'org/name@0123456789…'
+    """
+    return re.sub(r"\b([0-9a-f]{10})[0-9a-f]{22,}\b", r"\1…", reference)
+
+
+def finite(value: Any) -> float | None:
+    """`value` where it is a finite number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _count(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else text(value)

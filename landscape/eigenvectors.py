@@ -47,8 +47,8 @@ def write(path: Path, which: str, space: ParameterSpace, vectors: Tensor) -> Non
     write_whole(path, save(tensors, {"kind": _KIND, "names": json.dumps(space.names)}))
 
 
-def fingerprint(path: Path) -> str:
-    """SHA-256 of the file.
+def fingerprint(path: Path, option: str) -> str:
+    """SHA-256 of the file that `option` named.
 
     Raises:
         OptionError: it cannot be read.
@@ -57,11 +57,13 @@ def fingerprint(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise OptionError(f"--start {path}: cannot be read ({error.strerror}); expected a file of --vectors") from error
+        raise OptionError(
+            f"{option} {path}: cannot be read ({error.strerror}); expected a file of --vectors"
+        ) from error
 
 
-def read(path: Path, space: ParameterSpace, like: Tensor) -> Tensor:
-    """The vectors as rows (k, n) over `space`, in the dtype and on the device of `like`.
+def read(path: Path, space: ParameterSpace, like: Tensor, option: str) -> Tensor:
+    """The vectors as rows (k, n) over `space`, in the dtype and on the device of `like`; `option` named the file.
 
     Raises:
         OptionError: not such a file, or of other parameters.
@@ -69,7 +71,7 @@ def read(path: Path, space: ParameterSpace, like: Tensor) -> Tensor:
     try:
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get("kind") != _KIND:
-                raise OptionError(f"--start {path}: no eigenvectors; expected a file that --vectors wrote")
+                raise OptionError(f"{option} {path}: no eigenvectors; expected a file that --vectors wrote")
             there = set(file.keys())
             prefixes = sorted({".".join(name.split(".", 2)[:2]) for name in there})
             rows = []
@@ -79,11 +81,11 @@ def read(path: Path, space: ParameterSpace, like: Tensor) -> Tensor:
                     full = f"{prefix}.{name}"
                     if full not in there or file.get_slice(full).get_shape() != list(shape):
                         raise OptionError(
-                            f"--start {path}: holds no {name} of shape {list(shape)}; expected vectors over the "
+                            f"{option} {path}: holds no {name} of shape {list(shape)}; expected vectors over the "
                             "parameters measured here"
                         )
                     pieces.append(file.get_tensor(full).reshape(-1))
                 rows.append(torch.cat(pieces))
     except (SafetensorError, OSError) as error:
-        raise OptionError(f"--start {path}: cannot be read ({error}); expected a file of --vectors") from error
+        raise OptionError(f"{option} {path}: cannot be read ({error}); expected a file of --vectors") from error
     return torch.stack(rows).to(like)

@@ -1,0 +1,351 @@
+"""The planes one can ask for: which weights and directions span each, and what its named points are.
+
+Each kind is a function from Θ_K and what the job can provide (checkpoints, quantizers, the objective) to a `Span`.
+Whatever it finds is then held to the parameters of `--params`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from landscape import eigenvectors, quantize
+from landscape.config import RANDOM, SliceConfig
+from landscape.curvature import Hessian, ParameterSpace
+from landscape.errors import ModelError, OptionError
+from landscape.inputs import Loaded, SameWeights
+from landscape.references import Checkpoint, predecessors, resolve
+from landscape.slices import Named
+from landscape.weights import Weights, random_direction
+
+THETA, PREVIOUS, HAT = "Θ_K", "Θ_{K−1}", "Θ̂_K"
+_REACH = {"random": 1.0, "eigenvectors": 0.02}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a plane is made from besides Θ_K, decided before anything is loaded.
+
+    Attributes:
+        checkpoints: other checkpoints.
+        quantizers: in order.
+        identity: all of it, for the key of the result.
+    """
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    quantizers: tuple[quantize.Quantizer, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Span:
+    """Two directions from Θ_K, or one, and the points to be located on what they span.
+
+    Attributes:
+        first, second: directions, with memory of their own.
+        points: weights by name; the first is Θ_K, and the profile runs from it to the last.
+        named: what they are.
+        titles: of the axes, in words.
+        about: what the plane is, for someone who sees it for the first time.
+        half_width: of the rectangle, where the points do not give one.
+        attributes: numbers that belong to the plane.
+        reports: of the quantizers that were used.
+    """
+
+    first: Weights
+    second: Weights | None
+    points: dict[str, Weights]
+    named: dict[str, Named]
+    titles: tuple[str, str]
+    about: str = ""
+    half_width: float | None = None
+    attributes: dict[str, float] = field(default_factory=dict)
+    reports: list[quantize.Report] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the kinds of planes are made with."""
+
+    config: SliceConfig
+    checkpoint: Checkpoint
+    sources: Sources
+    loaded: Loaded
+    load: Callable[[Checkpoint], Weights]
+    quantized: Callable[[quantize.Quantizer], tuple[Weights, quantize.Report]]
+
+    @property
+    def theta(self) -> Weights:
+        """Θ_K."""
+        return self.loaded.theta
+
+    def origin(self) -> Named:
+        """What Θ_K is."""
+        return Named(THETA, "origin", str(self.checkpoint))
+
+    def hat(self) -> tuple[Weights, quantize.Report, Named]:
+        """Θ̂_K by the first quantizer."""
+        quantizer = self.sources.quantizers[0]
+        weights, report = self.quantized(quantizer)
+        return weights, report, Named(HAT, "quantized", str(quantizer))
+
+
+def check_quantizers(config: SliceConfig) -> None:
+    """Raise `QuantizerError` for a name that means nothing, before anything is resolved or read."""
+    for name in config.quant.split(","):
+        quantize.parse(name.strip())
+
+
+def sources(config: SliceConfig, checkpoint: Checkpoint, previous: Checkpoint | None) -> Sources:
+    """What the plane of `config` is made from; `previous` is Θ_{K−1}, None for a random direction.
+
+    Raises:
+        LandscapeError: a reference or a quantizer means nothing; the run has too few checkpoints.
+    """
+    names = config.quant.split(",") if config.plane == "quantizers" else [config.quant]
+    quantizers = tuple(quantize.parse(name.strip()) for name in names)
+    if config.plane in ("random", "pca", "eigenvectors") or (config.plane == "line" and config.to):
+        quantizers = ()
+    others: tuple[Checkpoint, ...] = ()
+    identity: dict[str, Any] = {}
+    if config.plane == "checkpoints":
+        others = (previous,) if previous else ()
+    elif config.plane == "line" and config.to:
+        others = (resolve(config.to, checkpoint, config.remote_code),)
+    elif config.plane == "pca":
+        names = list(itertools.islice(predecessors(checkpoint), config.checkpoints))
+        _check_enough(checkpoint, len(names))
+        others = tuple(resolve(name, checkpoint, config.remote_code) for name in names)
+    elif config.plane == "eigenvectors" and config.vectors:
+        identity["vectors"] = eigenvectors.fingerprint(config.vectors, "--vectors")
+    if config.plane == RANDOM or (config.plane == "checkpoints" and not previous):
+        identity["random"] = [config.seed, config.normalize]
+    identity |= {
+        "plane": config.plane,
+        "others": [other.identity for other in others],
+        "quantizers": [str(quantizer) for quantizer in quantizers],
+        "params": config.params,
+    }
+    return Sources(others, quantizers, identity)
+
+
+def _check_enough(checkpoint: Checkpoint, count: int) -> None:
+    if count < 2:
+        raise ModelError(
+            f"--plane pca: {checkpoint} has {count} other checkpoints before it in its run, expected at least 2; "
+            "name a later one as run@step, or take another --plane"
+        )
+
+
+def span(workshop: Workshop) -> Span:
+    """What spans the plane asked for.
+
+    Raises:
+        LandscapeError: weights that span nothing, or belong to another architecture.
+    """
+    kind = _KINDS[workshop.config.plane]
+    return kind(workshop) if workshop.config.params == "*" else _held(kind, workshop)
+
+
+def _checkpoints(work: Workshop) -> Span:
+    theta, (hat, report, named) = work.theta, work.hat()
+    if not work.sources.checkpoints:
+        direction = random_direction(theta, work.config.seed, work.config.normalize)
+        points, names = {"theta": theta, "theta_hat": hat}, {"theta": work.origin(), "theta_hat": named}
+        title = f"α: distance along a random direction, {work.config.normalize}-normalized, seed {work.config.seed}"
+        about = f"It runs through {THETA} and the quantized weights {HAT}; its first direction is random."
+        return Span(direction, hat - theta, points, names, (title, _STEP_TITLE), about, reports=[report])
+    previous = work.sources.checkpoints[0]
+    before = work.load(previous)
+    return Span(
+        before - theta,
+        hat - theta,
+        {"theta": theta, "theta_prev": before, "theta_hat": hat},
+        {"theta": work.origin(), "theta_prev": Named(PREVIOUS, "checkpoint", str(previous)), "theta_hat": named},
+        (f"α: distance along {THETA} → {PREVIOUS}", _STEP_TITLE),
+        f"It runs through the final weights {THETA}, an earlier checkpoint {PREVIOUS} and the quantized weights {HAT}.",
+        reports=[report],
+    )
+
+
+def _random(work: Workshop) -> Span:
+    config, theta = work.config, work.theta
+    first, second = (random_direction(theta, seed, config.normalize) for seed in (config.seed, config.seed + 1))
+    words = f"random direction, {config.normalize}-normalized, seed"
+    return Span(
+        first,
+        second,
+        {"theta": theta},
+        {"theta": work.origin()},
+        (f"α: distance along a {words} {config.seed}", f"β: a second one, seed {config.seed + 1}"),
+        f"It runs through {THETA} along two random directions; each {config.normalize} is as long there as in {THETA}.",
+        half_width=_reach(work),
+    )
+
+
+def _eigenvectors(work: Workshop) -> Span:
+    assert work.config.vectors is not None
+    theta = work.theta
+    space = ParameterSpace.select(theta, work.config.patterns)
+    like = next(iter(theta.values()))
+    rows = eigenvectors.read(work.config.vectors, space, like, "--vectors")
+    if len(rows) < 2:
+        raise OptionError(
+            f"--vectors {work.config.vectors}: holds one vector, two span a plane; measure with --top 2 --vectors"
+        )
+    zero = {name: torch.zeros_like(tensor) for name, tensor in theta.items() if name not in space.names}
+    first, second = (
+        Weights({name: {**zero, **space.unflatten(row)}[name].clone() for name in theta}) for row in rows[:2]
+    )
+    return Span(
+        first,
+        second,
+        {"theta": theta},
+        {"theta": work.origin()},
+        ("α: distance along the first eigenvector of the Hessian", "β: distance along the second"),
+        f"It runs through {THETA} along two eigenvectors of the Hessian, as they were measured.",
+        half_width=_reach(work),
+    )
+
+
+def _gradient(work: Workshop) -> Span:
+    theta, (hat, report, named) = work.theta, work.hat()
+    hessian = Hessian(work.loaded.objective, theta)
+    downhill = Weights({name: -tensor.clone() for name, tensor in hessian.space.unflatten(hessian.gradient()).items()})
+    return Span(
+        downhill,
+        hat - theta,
+        {"theta": theta, "theta_hat": hat},
+        {"theta": work.origin(), "theta_hat": named},
+        ("α: distance downhill, along −∇L", _STEP_TITLE),
+        f"It runs through {THETA} along the negative gradient of the loss, and through the quantized weights {HAT}.",
+        reports=[report],
+    )
+
+
+def _quantizers(work: Workshop) -> Span:
+    theta, (one, two) = work.theta, work.sources.quantizers
+    (hat, report), (other, other_report) = work.quantized(one), work.quantized(two)
+    labels = [f"Θ̂_{{{quantizer}}}" for quantizer in (one, two)]
+    return Span(
+        hat - theta,
+        other - theta,
+        {"theta": theta, "theta_hat": hat, "theta_hat_2": other},
+        {
+            "theta": work.origin(),
+            "theta_hat": Named(labels[0], "quantized", str(one)),
+            "theta_hat_2": Named(labels[1], "quantized", str(two)),
+        },
+        (f"α: distance along {THETA} → {labels[0]}", f"β: {THETA} → {labels[1]}, part orthogonal to α"),
+        f"It runs through {THETA} and the weights that two quantizers make of it, {labels[0]} and {labels[1]}.",
+        reports=[report, other_report],
+    )
+
+
+def _line(work: Workshop) -> Span:
+    theta = work.theta
+    reports = []
+    if work.sources.checkpoints:
+        other = work.sources.checkpoints[0]
+        end, name, named = (
+            work.load(other),
+            "theta_to",
+            Named(f"Θ_{{{other.revision or other.name}}}", "checkpoint", str(other)),
+        )
+    else:
+        end, report, named = work.hat()
+        name, reports = "theta_hat", [report]
+    return Span(
+        end - theta,
+        None,
+        {"theta": theta, name: end},
+        {"theta": work.origin(), name: named},
+        (f"α: distance along {THETA} → {named.label}", ""),
+        f"The straight line through {THETA} and {named.label}.",
+        reports=reports,
+    )
+
+
+def _pca(work: Workshop) -> Span:
+    """Principal components of the steps to Θ_K, not centred, as in Li et al. 2018, arXiv 1712.09913, section 7.2."""
+    theta, found = work.theta, {}
+    for other in work.sources.checkpoints:
+        with suppress(SameWeights):  # the last of a run is often the final model under another name
+            found[other] = work.load(other)
+    _check_enough(work.checkpoint, len(found))
+    others, weights = list(found), list(found.values())
+    steps = [each - theta for each in weights]
+    gram = torch.tensor([[a.dot(b) for b in steps] for a in steps], dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(gram)
+    first, second = (_combined(steps, vectors[:, -k].tolist()) for k in (1, 2))
+    share = (values / values.sum()).tolist()
+    names = {
+        f"theta_{i}": Named(f"Θ_{{{other.revision}}}", "checkpoint", str(other)) for i, other in enumerate(others, 1)
+    }
+    points = {"theta": theta, **dict(zip(names, weights, strict=True))}
+    return Span(
+        first,
+        second,
+        points,
+        {"theta": work.origin(), **names},
+        (f"α: first principal component, {share[-1]:.1%} of the variance", f"β: second, {share[-2]:.1%}"),
+        f"It runs through {THETA} along the two directions in which the {len(others)} checkpoints before it moved "
+        "most; these are shown where they project, with their distance from the plane.",
+        attributes={"explained_first": share[-1], "explained_second": share[-2]},
+    )
+
+
+def _combined(steps: list[Weights], shares: list[float]) -> Weights:
+    """Σ share·step, towards where training came from."""
+    sign = 1.0 if shares[-1] >= 0 else -1.0
+    total = steps[0] * (sign * shares[0])
+    for step, share in zip(steps[1:], shares[1:], strict=True):
+        for name, tensor in total.items():
+            tensor.add_(step[name], alpha=sign * share)
+    return total
+
+
+def _reach(work: Workshop) -> float:
+    share = work.config.reach or _REACH[work.config.plane]
+    return share * work.theta.norm()
+
+
+def _held(kind: Callable[[Workshop], Span], work: Workshop) -> Span:
+    """What `kind` makes of weights in which every parameter that matches no pattern is as in Θ_K."""
+    theta, patterns = work.theta, work.config.patterns
+    moving = set(ParameterSpace.select(theta, patterns).names)
+
+    def point(weights: Weights) -> Weights:
+        return Weights({name: t if name in moving else theta[name] for name, t in weights.items()})
+
+    def direction(weights: Weights) -> Weights:
+        return Weights({name: t if name in moving else torch.zeros_like(t) for name, t in weights.items()})
+
+    def quantized(quantizer: quantize.Quantizer) -> tuple[Weights, quantize.Report]:
+        weights, report = work.quantized(quantizer)
+        return point(weights), report
+
+    chosen = kind(replace(work, load=lambda other: point(work.load(other)), quantized=quantized))
+    return replace(
+        chosen,
+        first=direction(chosen.first),
+        second=direction(chosen.second) if chosen.second is not None else None,
+        about=f"{chosen.about} Only {', '.join(patterns)} move: {len(moving)} of {len(theta)} tensors.",
+    )
+
+
+_STEP_TITLE = "β: quantization step, part orthogonal to α"
+_KINDS: dict[str, Callable[[Workshop], Span]] = {
+    "checkpoints": _checkpoints,
+    "random": _random,
+    "pca": _pca,
+    "eigenvectors": _eigenvectors,
+    "gradient": _gradient,
+    "quantizers": _quantizers,
+    "line": _line,
+}
