@@ -14,25 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 from landscape.slices.axes import Bounds
-from landscape.slices.polynomial import Polynomial, to_unit
-from landscape.slices.surface import Patch, Seam, Surface
+from landscape.slices.derivatives import NOTHING, ORDERS, derivatives, eigen
+from landscape.slices.sublevel import Loss, Place, farthest, share_below
+from landscape.slices.surface import Surface
 
-_ORDERS = np.array([(1, 0), (0, 1), (2, 0), (1, 1), (0, 2)])  # of derivatives along α and β, five together
-_TAIL = 0.8  # degrees above this share of the highest are taken for what the next ones would be
-_WINDOW, _LEAST = 5, 4  # lines along an axis that a quadratic is fitted to, and how many of them tell its error
-_BENT = 4.0  # third and fourth powers bend such a fit by up to so many times what its residuals can
 _SAMPLES, _ZOOMS = 1001, 4  # places along a line, and how often as many between two neighbours of them
-_CELLS = 400  # along an axis, for areas
 _DEPARTED = 0.1  # of the change of the loss
 _RESOLVED = 3.0  # times its error, that a change of the loss must be
-
-Place = tuple[float, float]
-Loss = Callable[[np.ndarray, np.ndarray], np.ndarray]
-Derivatives = tuple[np.ndarray, np.ndarray, float]  # in the order of `_ORDERS`, their errors, error between the cells
-_NOTHING = np.full(len(_ORDERS), math.nan), np.full(len(_ORDERS), math.nan), 0.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +137,7 @@ def read_surface(surface: Surface, bounds: Bounds, error: float, points: Mapping
     value = float(loss(*np.array([origin]).T)[0])
     known = math.isfinite(value)
     rise = rise if known and 0 < rise < math.inf else math.nan
-    values, errors, bend = _derivatives(surface, origin, error) if known else _NOTHING
+    values, errors, bend = derivatives(surface, origin, error) if known else NOTHING
     error, resolved = max(error, bend), max(_RESOLVED * error, bend / _DEPARTED)
     along = {}
     delta = np.subtract(last, origin) / (math.dist(last, origin) or math.nan)
@@ -156,12 +146,12 @@ def read_surface(surface: Surface, bounds: Bounds, error: float, points: Mapping
             weights = np.array([(u, v, 0, 0, 0), (0, 0, u * u, 2 * u * v, v * v)])
             ray = _Ray(loss, bounds, origin, (u, v), value)
             along[f"{name}_{side}"] = _along(ray, weights @ values, abs(weights) @ errors, (rise, error, resolved))
-    share, share_error, is_cut = _share_below(loss, bounds, origin, value + rise, 2 * error)
+    share, share_error, is_cut = share_below(loss, bounds, origin, value + rise, 2 * error)
     whole = float(np.ptp(bounds.alpha) * np.ptp(bounds.beta))
     if not whole:
-        values, errors = (np.where(_ORDERS[:, 1] > 0, math.nan, numbers) for numbers in (values, errors))
-    largest, smallest, angle = _eigen(values)
-    eigenvalue_error = _eigen(errors)[0]
+        values, errors = (np.where(ORDERS[:, 1] > 0, math.nan, numbers) for numbers in (values, errors))
+    largest, smallest, angle = eigen(values)
+    eigenvalue_error = eigen(errors)[0]
     turned = 2 * eigenvalue_error / (largest - smallest) if largest > smallest else math.inf
     return Reading(
         value=value,
@@ -208,84 +198,6 @@ def _on(surface: Surface, bounds: Bounds) -> Loss:
         return np.where((abs(alpha - a) <= slack[0]) & (abs(beta - b) <= slack[1]), surface(a, b), math.nan)
 
     return loss
-
-
-def _leaves(surface: Surface, place: Place) -> list[tuple[float, Polynomial | Patch]]:
-    """The polynomials and patches that make up the surface at `place`, each with its share."""
-    if not isinstance(surface, Seam):
-        return [(1.0, surface)]
-    share = float(np.clip((place[surface.axis] - surface.start) / (surface.end - surface.start), 0, 1))
-    share = share**2 * (3 - 2 * share)
-    parts = [(1 - share, surface.low), (share, surface.high)]
-    return [(weight * inner, leaf) for weight, part in parts if weight for inner, leaf in _leaves(part, place)]
-
-
-def _derivatives(surface: Surface, place: Place, error: float) -> Derivatives:
-    """The mean of the leaves at `place`; where those differ, that is part of the error."""
-    shares, leaves = zip(*_leaves(surface, place), strict=True)
-    found = [(_of_polynomial if isinstance(leaf, Polynomial) else _of_patch)(leaf, place, error) for leaf in leaves]
-    values, errors, bends = (np.array(part) for part in zip(*found, strict=True))
-    mean = shares @ values
-    return mean, shares @ (errors + abs(values - mean)), float(bends.max())
-
-
-def _of_polynomial(surface: Polynomial, place: Place, error: float) -> Derivatives:
-    """Exact derivatives D Σ c_pq T_p T_q, and the larger of two things that see different errors.
-
-    What is left out is like the highest fifth of the degrees, Σ |c_pq D T_p T_q|. And values off by `error`, at as many
-    Chebyshev points as there are coefficients, come out as error · (mean over p, q of n_p n_q (D T_p T_q)²)^½, where
-    n_0 = 1 and n_p = 2 otherwise.
-    """
-    c = surface.coefficients
-    x, y = to_unit(surface.bounds, np.array(place))
-    p, q = np.indices(c.shape)
-    level = p / max(p.max(), 1) + q / max(q.max(), 1)
-    norms = np.where(p > 0, 2, 1) * np.where(q > 0, 2, 1)
-    per = [2 / np.ptp(axis) if np.ptp(axis) else 0.0 for axis in (surface.bounds.alpha, surface.bounds.beta)]
-    values, errors = [], []
-    for i, j in _ORDERS.tolist():
-        terms = np.outer(_chebyshev(len(c), i, x), _chebyshev(len(c.T), j, y)) * per[0] ** i * per[1] ** j
-        tail = abs(c * terms)[level > _TAIL].sum()
-        values.append((c * terms).sum())
-        errors.append(max(tail, error * math.sqrt((norms * terms**2)[level <= 1 + 1e-9].mean())))
-    return np.array(values), np.array(errors), 0.0
-
-
-def _chebyshev(count: int, order: int, x: float) -> np.ndarray:
-    """The derivative of the first `count` Chebyshev polynomials at `x`."""
-    return np.asarray(chebyshev.chebval(x, chebyshev.chebder(np.eye(count), order)))
-
-
-def _of_patch(surface: Patch, place: Place, error: float) -> Derivatives:
-    """The quadratic nearest to the 5×5 cells around `place`, and what its residuals can make of its derivatives."""
-    rows, columns = _nearest(surface.alpha, place[0]), _nearest(surface.beta, place[1])
-    alpha, beta, cells = surface.alpha[rows], surface.beta[columns], surface.loss[rows, columns]
-    finite, is_line = np.isfinite(cells), len(beta) == 1
-    sizes = np.ptp(alpha), np.ptp(beta) or math.inf
-    a, b = np.meshgrid(alpha - place[0], beta - place[1], indexing="ij")
-    x, y = a[finite] / sizes[0], b[finite] / sizes[1]
-    terms = np.stack([np.ones_like(x), x, y, x * x / 2, x * y, y * y / 2], axis=1)
-    least = min(finite.any(1).sum(), _LEAST if is_line else finite.any(0).sum())
-    if least < _LEAST or np.linalg.matrix_rank(terms) < (3 if is_line else 6):
-        return _NOTHING
-    inverse = np.linalg.pinv(terms)
-    fitted = inverse @ cells[finite]
-    worst = _BENT * abs(cells[finite] - terms @ fitted).max() + error
-    scale = np.array([sizes[0] ** -i * sizes[1] ** -j for i, j in _ORDERS.tolist()])
-    bend = (abs(fitted[[3, 5]]) / 8 / np.maximum(np.subtract(cells.shape, 1), 1) ** 2).sum()
-    return fitted[1:] * scale, worst * abs(inverse).sum(axis=1)[1:] * scale, float(bend)
-
-
-def _nearest(lines: np.ndarray, coordinate: float) -> slice:
-    first = int(np.clip(abs(lines - coordinate).argmin() - _WINDOW // 2, 0, max(len(lines) - _WINDOW, 0)))
-    return slice(first, first + _WINDOW)
-
-
-def _eigen(derivatives: np.ndarray) -> tuple[float, float, float]:
-    """The eigenvalues of the Hessian among `derivatives`, the larger one first, and the angle of its direction."""
-    aa, ab, bb = derivatives[2:].tolist()
-    middle, radius = (aa + bb) / 2, math.hypot((aa - bb) / 2, ab)
-    return middle + radius, middle - radius, math.atan2(2 * ab, aa - bb) / 2
 
 
 class _Ray:
@@ -341,58 +253,5 @@ def _along(ray: _Ray, model: np.ndarray, errors: np.ndarray, limits: tuple[float
     moved = [departed(*(model + errors * signs)) for signs in itertools.product((-1, 1), repeat=2)]
     if departure <= ray.first(lambda s, change: abs(change) > resolved) * (1 + 1e-6):
         moved.append(0.0)  # it was off as soon as that could be seen, or nothing could be seen
-    width_error = _farthest(width, [risen(rise - 2 * error), risen(rise + 2 * error)])
-    return Along(ray.looked, width, width_error, departure, _farthest(departure, moved))
-
-
-def _farthest(value: float, others: list[float]) -> float:
-    """The largest distance from `value`; that between two infinities is 0."""
-    return max(0.0 if other == value else abs(other - value) for other in others)
-
-
-def _share_below(loss: Loss, bounds: Bounds, origin: Place, level: float, error: float) -> tuple[float, float, bool]:
-    """The share of the rectangle that the part of {L ≤ level} around the origin has, its error, and whether it is cut.
-
-    The error is what values off by `error` can make of it, what cells twice as wide do, and one cell.
-    """
-    if math.isnan(level) or bounds.beta[0] == bounds.beta[1]:
-        return math.nan, math.nan, False
-    low, high = np.array([bounds.alpha, bounds.beta]).T
-    losses, starts = [], []
-    for count in (_CELLS, _CELLS // 2):
-        middles = low + (high - low) * (np.arange(count)[:, None] + 0.5) / count
-        losses.append(loss(*np.meshgrid(*middles.T, indexing="ij")))
-        starts.append(tuple(np.clip((origin - low) / (high - low) * count, 0, count - 1).astype(int)))
-    share, is_cut = _component(losses[0] - level, starts[0])
-    moved = [_component(losses[0] - level + sign * error, starts[0])[0] for sign in (-1, 1)]
-    wider = _component(losses[1] - level, starts[1])[0]
-    return share, _farthest(share, moved) + abs(share - wider) + _CELLS**-2, is_cut
-
-
-def _component(height: np.ndarray, start: tuple[int, ...]) -> tuple[float, bool]:
-    """The share of the cells that the part of {height ≤ 0} around `start` has, and whether it meets an edge or a NaN.
-
-    Of a cell on its rim as much counts as a loss that is linear on it, and alike along both axes, leaves below 0.
-    """
-    inside = _connected(height <= 0, start)
-    wide = np.pad(inside, 1)
-    rim = (wide[2:, 1:-1] | wide[:-2, 1:-1] | wide[1:-1, 2:] | wide[1:-1, :-2]) & ~(height <= 0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # where the loss is constant or infinite
-        share = np.clip(0.5 - height / np.abs(np.gradient(height)).sum(axis=0), 0, 1)
-    share = np.where(np.isfinite(share), share, inside)
-    is_cut = np.isnan(height[rim]).any() or np.isnan(height[start]) or inside[[0, -1]].any() or inside[:, [0, -1]].any()
-    return float(share[inside | rim].sum() / share.size), bool(is_cut)
-
-
-def _connected(allowed: np.ndarray, start: tuple[int, ...]) -> np.ndarray:
-    """The cells that can be reached from `start` over allowed ones along the axes."""
-    reached = np.zeros_like(allowed)
-    reached[start] = allowed[start]
-    walls = [np.pad(~side, ((0, 0), (1, 0)), constant_values=True) for side in (allowed, allowed.T)]
-    along, across = (np.cumsum(wall).reshape(wall.shape)[:, 1:] for wall in walls)  # every wall begins a new run
-    count = -1
-    while reached.sum() > count:
-        count = reached.sum()
-        for run in (along, across.T):
-            reached = allowed & np.bincount(run[reached], minlength=run.max() + 1).astype(bool)[run]
-    return reached
+    width_error = farthest(width, [risen(rise - 2 * error), risen(rise + 2 * error)])
+    return Along(ray.looked, width, width_error, departure, farthest(departure, moved))
