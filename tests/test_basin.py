@@ -120,7 +120,12 @@ def test_run_again_evaluates_nothing_and_other_inputs_make_another_file(run: Pat
         {"range_tolerance": 1e-2},
         {"seed": 1},
         {"params": "*mlp*"},
+        {"max_evaluations": 500},
         {"plane": "gradient"},
+        {"plane": "pca"},
+        {"plane": "line", "grid": "9"},
+        {"plane": "line", "grid": "9", "to": "@20"},
+        {"plane": "line", "grid": "9", "to": "@10"},
     ]
     paths = {ls.render_slice(config(run, text_file, tmp_path, **change)).path for change in changes}
     assert len(paths | {first.path}) == 1 + len(changes)

@@ -71,8 +71,8 @@ def test_help_teaches(landscape):
         assert word in out.replace("\n", " "), word
     for field in fields(SliceConfig):
         assert field.name == "model" or f"--{field.name.replace('_', '-')}" in out, field.name
-    for plane in PLANES:
-        assert f"'{plane}'" in out, plane
+    for kind in PLANES:
+        assert f"'{kind}'" in out, kind
 
 
 def test_help_answers_at_once():
@@ -159,7 +159,7 @@ CASES = {
     "equal quantizers": (["{run}", "--plane", "quantizers", "--quant", "rtn-w3-g16,rtn-w3-g16"], "are parallel"),
     "like a file that is missing": (["{run}", "--like", "missing.h5"], "missing.h5: no such file"),
     "like no slice": (["{run}", "--like", "{short}"], "not a whole HDF5 file"),
-    "like a plane": (["{run}", "--plane", "line", "--like", "{slice}"], "the slice of a plane; expected that of a line"),
+    "like a plane": (["{run}", "--plane", "line", "--like", "{slice}"], "slice of a plane; expected that of a line"),
     "like a line": (["{run}", "--like", "{line}"], "the slice of a line; expected that of a plane"),
     "like both": (["{run}", "--like", "{both}"], "bounds of lines and of rectangles"),
     "like with bounds": (["{run}", "--like", "{slice}", "--bounds", "0,1,0,1"], "--bounds with --like: both give"),
@@ -173,7 +173,7 @@ CASES = {
     "few evaluations": (["{run}", "--max-evaluations", "49"], "--max-evaluations 49: expected a whole number"),
     "unknown normalization": (["{run}", "--plane", "random", "--normalize", "nope"], "'nope' is not one of 'filter'"),
     "parameters of none": (["{run}", "--params", "nothing*"], "match none of 28 tensors"),
-    "parameters that stay": (["{run}", "--plane", "line", "--params", "*norm*"], "first direction of the plane is zero"),
+    "parameters that stay": (["{run}", "--plane", "line", "--params", "*norm*"], "direction of the plane is zero"),
 }
 
 

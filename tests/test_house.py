@@ -50,7 +50,7 @@ ALLOWED = {
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "eigenvectors", "viewer"},
-    "terminal": {"basin", "slices"},
+    "terminal": {"basin", "slices", "viewer"},
     "sharpness_table": {"sharpness", "terminal"},
     "cli": {"basin", "config", "sharpness", "sharpness_table", "terminal"},
     "__init__": {"basin", "config", "curvature", "models", "objective", "references", "sharpness", "slices"},

@@ -23,8 +23,11 @@ with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = end.code or 0
 import pathlib
 files = sorted(pathlib.Path({folder!r}).glob("*.h5"), key=lambda path: path.stat().st_mtime)
-facts = slices.read(files[-1]).attributes if files else {{}}
-keep = ("model", "model_identity", "previous", "previous_identity", "text", "status", "calibration_tokens", "config")
+facts = {{}}
+if files:
+    stored = slices.read(files[-1])
+    facts = dict(stored.attributes, previous=stored.point("theta_prev").what)
+keep = ("model", "model_identity", "previous", "sources", "text", "status", "calibration_tokens", "config")
 report([code, out.getvalue(), err.getvalue(), {{name: facts.get(name) for name in keep}}])
 """
 
@@ -70,7 +73,8 @@ def test_the_command_of_the_readme(repositories, tmp_path: Path):
         assert code == 0, err
         assert facts["model"] == "EleutherAI/pythia-160m@step143000"
         assert facts["model_identity"] == f"commit:{commit('step143000')}"
-        assert facts["previous_identity"] == f"commit:{commit('step142000')}"
+        assert facts["previous"] == "EleutherAI/pythia-160m@step142000"
+        assert json.loads(facts["sources"])["others"] == [f"commit:{commit('step142000')}"]
         assert facts["text"] == "Salesforce/wikitext:wikitext-2-raw-v1:test"
         assert facts["calibration_tokens"] > 0
         assert "pythia-160m-step143000-gptq-w3-g16" in out

@@ -25,6 +25,8 @@ from landscape.sharpness import measure_sharpness
 from landscape.tokens import WindowReader
 from landscape.weights import Weights, move_to, random_direction
 
+Render = Callable[..., slices.StoredSlice]
+
 pytestmark = pytest.mark.usefixtures("process")
 
 
@@ -75,11 +77,15 @@ def spanned(monkeypatch: pytest.MonkeyPatch) -> list[slices.Plane]:
 
 
 @pytest.fixture
-def render(run: Path, text_file: Path, tmp_path: Path, spanned: list[slices.Plane]) -> Callable[..., slices.StoredSlice]:
+def render(run: Path, text_file: Path, tmp_path: Path, spanned: list[slices.Plane]) -> Render:
     def render(model: Path = run, **changes: object) -> slices.StoredSlice:
         if changes.get("plane") == "line":
             changes = {"grid": "9", **changes}
-        return ls.render_slice(config(model, text_file, tmp_path, **changes)).slice
+        result = ls.render_slice(config(model, text_file, tmp_path, **changes))
+        blob = result.path.read_bytes() + result.page.read_bytes()
+        for private in (tmp_path, run.parent, Path(changes.get("vectors", tmp_path)).parent):
+            assert str(private).encode() not in blob, "a result must not say where it was made"
+        return result.slice
 
     return render
 
@@ -161,7 +167,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_planes_through_points(kind: str, render, world: World, spanned: list[slices.Plane]):
+def test_planes_through_points(kind: str, render: Render, world: World, spanned: list[slices.Plane]):
     options, ends, names, titles, about = KINDS[kind]
     stored = render(**options)
     stored_names = [name.replace("theta_hat_1", "theta_hat") for name in names]
@@ -185,7 +191,7 @@ def test_planes_through_points(kind: str, render, world: World, spanned: list[sl
         assert along[t == 1][0] == pytest.approx(stored.at(end.alpha, end.beta))
 
 
-def test_a_random_plane(render, world: World, spanned: list[slices.Plane]):
+def test_a_random_plane(render: Render, world: World, spanned: list[slices.Plane]):
     theta = world["step30"]
     one, other = (random_direction(theta, seed) for seed in (0, 1))
     stored = render(plane="random")
@@ -202,7 +208,7 @@ def test_a_random_plane(render, world: World, spanned: list[slices.Plane]):
     assert stored.attributes["quantizer"] == ""
 
 
-def test_random_planes_differ_by_seed_and_normalization(render, world: World, spanned: list[slices.Plane]):
+def test_random_planes_differ_by_seed_and_normalization(render: Render, world: World, spanned: list[slices.Plane]):
     theta = world["step30"]
     for options in ({"seed": 5}, {"normalize": "layer"}, {"reach": 0.1, "grid": "5x5"}, {}):
         stored = render(plane="random", **options)
@@ -238,7 +244,7 @@ def long_run(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("params", ["*", "*attention*,!*bias"])
-def test_principal_components(params: str, render, long_run: Path, world: World, spanned: list[slices.Plane]):
+def test_principal_components(params: str, render: Render, long_run: Path, world: World, spanned: list[slices.Plane]):
     theta = world["step30"]
     stored = render(long_run, plane="pca", checkpoints=5, params=params)
     chosen = [name for name in theta if params == "*" or ("attention" in name and not name.endswith("bias"))]
@@ -267,7 +273,7 @@ def _cut(vector: np.ndarray, like: Weights) -> list[np.ndarray]:
     return [piece.reshape(t.shape) for piece, t in zip(pieces, like.values(), strict=True)]
 
 
-def test_principal_components_pass_over_the_final_model_under_another_name(render, run: Path, tmp_path: Path):
+def test_principal_components_pass_over_the_final_model_under_another_name(render: Render, run: Path, tmp_path: Path):
     trainer = tmp_path / "trainer"
     shutil.copytree(run / "step30", trainer)
     for step in (10, 20, 30):
@@ -287,7 +293,9 @@ def measured(run: Path, text_file: Path, tmp_path_factory: pytest.TempPathFactor
     return measure_sharpness(SharpnessConfig(str(run), str(text_file), out=out, top=2, vectors=True, **options))
 
 
-def test_eigenvectors_span_the_plane_of_their_eigenvalues(render, measured, world: World, spanned: list[slices.Plane]):
+def test_eigenvectors_span_the_plane_of_their_eigenvalues(
+    render: Render, measured, world: World, spanned: list[slices.Plane]
+):
     from safetensors.torch import load_file
 
     (path,) = measured.vectors
@@ -320,7 +328,7 @@ def _gradient(world: World) -> Weights:
 
 
 @pytest.mark.parametrize("params", ["*", "*mlp*"])
-def test_the_gradient_leads_downhill(params: str, render, world: World, spanned: list[slices.Plane]):
+def test_the_gradient_leads_downhill(params: str, render: Render, world: World, spanned: list[slices.Plane]):
     theta, slope = world["step30"], _gradient(world)
     moving = [name for name in theta if params == "*" or "mlp" in name]
     downhill = Weights({n: -t if n in moving else torch.zeros_like(t) for n, t in slope.items()})
@@ -336,7 +344,9 @@ def test_the_gradient_leads_downhill(params: str, render, world: World, spanned:
 @pytest.mark.parametrize(
     "options", [{}, {"plane": "random"}, {"plane": "line", "to": "@10"}, {"plane": "quantizers"}, {"prev": "random"}]
 )
-def test_only_the_parameters_asked_for_move(options: dict[str, str], render, world: World, spanned: list[slices.Plane]):
+def test_only_the_parameters_asked_for_move(
+    options: dict[str, str], render: Render, world: World, spanned: list[slices.Plane]
+):
     if options.get("plane") == "quantizers":
         options = {**options, "quant": "rtn-w3-g16,rtn-w4-g16"}
     theta, moving = world["step30"], [name for name in world["step30"] if ".0." in name and "dense" in name]
@@ -354,7 +364,7 @@ def test_only_the_parameters_asked_for_move(options: dict[str, str], render, wor
     assert stored.attributes["params"] == "*.0.*dense*"
 
 
-def test_the_rectangle_of_other_slices(render, tmp_path: Path):
+def test_the_rectangle_of_other_slices(render: Render, tmp_path: Path):
     one = render(bounds="-1,2,-0.5,3", out=tmp_path / "one.h5")
     two = render(bounds="-2,1,0.5,4", quant="rtn-w4-g16", out=tmp_path / "two.h5")
     assert render(like=str(tmp_path / "one.h5"), margin=0.1).bounds == one.bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -196,6 +197,7 @@ def test_what_no_polynomial_follows_is_evaluated_cell_by_cell(name: str, beta: n
     assert sum(asked.calls.values()) == certificate.evaluations <= 1.5 * exact.size
     if name in ("noise", "checkerboard"):
         assert (certificate.evaluated, certificate.error) == (1, 0)
+        assert beta is LINE or 100 <= int(re.findall(r"through (\d+) places", certificate.why)[0]) < 150  # and no more
     elif beta is LINES:
         assert certificate.evaluated < 1 and certificate.nodes > 0  # elsewhere polynomials do
     if beta is LINES:

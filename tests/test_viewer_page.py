@@ -13,7 +13,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
-from viewer_browser import Opened, launched, shown
+from viewer_browser import Opened, becomes_true, launched, shown
 from viewer_slices import ATTRIBUTES, LAYERS, Recipe, broken, line, pca, torn
 
 from landscape import slices
@@ -205,7 +205,7 @@ def test_places_evaluated_are_shown_on_request(opened: Any) -> None:
 def test_nothing_sticks_out(name: str, width: int, opened: Any) -> None:
     page = opened(name).page
     page.set_viewport_size({"width": width, "height": 1000})
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth", timeout=20_000)  # plots follow later
+    assert becomes_true(page, "document.documentElement.scrollWidth <= innerWidth")  # plots follow a little later
     for table in page.locator(".scroll:visible").all():
         assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
     if name in ("good", "smooth", "pca"):

@@ -73,6 +73,15 @@ def shown(locator: Any) -> list[str]:
     return [text.replace("\u200b", "") for text in locator.all_text_contents()]
 
 
+def becomes_true(page: Any, expression: str) -> bool:
+    """Whether the expression is true within ten seconds; the page's own policy forbids playwright's way to wait."""
+    for _ in range(100):
+        if page.evaluate(expression):
+            return True
+        page.wait_for_timeout(100)
+    return False
+
+
 @contextmanager
 def launched() -> Iterator[Any]:
     """Headless Chromium; without it a test is skipped, or fails where CI runs."""

@@ -41,7 +41,7 @@ class Certificate:
         reached: whether `error` is within `target`.
         evaluations: all that were made for the surface, named points among them only where they serve as nodes.
         nodes, checks, cells: how they were used.
-        worst_check: largest error at the check points, nats.
+        worst_check: largest error at the check points where both losses are finite, nats.
         noise: standard deviation of one evaluation, nats.
         pieces: rectangles that the picture was cut into; 1 when one polynomial sufficed.
         evaluated: share of the picture's cells that were evaluated themselves.
@@ -135,7 +135,8 @@ class _Pieces:
         left = self.spendable - (before - self.evaluated.sum()) if dense_is_a_way_out else room
         most = int(min(_MOST_NODES if dense_is_a_way_out else np.inf, cells / _WORTH_IT, left / _PER_NODE))
         if most < _LEAST_NODES[self.axes]:
-            self.why = self.why or f"{cells} cells are too few to save evaluations"
+            few = f"{cells} cells are" if cells / _WORTH_IT < _LEAST_NODES[self.axes] else f"{room} evaluations are"
+            self.why = self.why or f"{few} too few for a polynomial"
             return self._patch(bounds, rows, columns, room)
         rng = np.random.default_rng([self.seed, path])
         result = attempt(self.samples, bounds, most, rng, gives_up=dense_is_a_way_out)
@@ -214,8 +215,8 @@ class _Pieces:
             places = np.concatenate([places, self._some_cells()])
         losses, shown = samples.checks(places), surface(places[:, 0], places[:, 1])
         differences = np.abs(losses - shown)
-        worst = float(differences.max(initial=0.0)) if np.isfinite(differences).all() else np.inf
-        error = max([0.0, *(result.error for result in self.attempts)])
+        worst = float(differences[np.isfinite(differences)].max(initial=0.0))
+        error = max([worst, *(result.error for result in self.attempts)])
         if samples.noisy and self.patches:
             error = max(error, CHECKED * worst)
         certificate = Certificate(
@@ -228,7 +229,7 @@ class _Pieces:
             cells=cells,
             worst_check=worst,
             noise=samples.noise,
-            pieces=len(self.attempts) + self.patches,
+            pieces=sum(result.polynomial is not None for result in self.attempts) + self.patches,
             evaluated=cells / self.evaluated.size,
             why=self.why,
         )

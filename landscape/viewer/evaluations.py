@@ -25,6 +25,7 @@ def evaluations(stored: StoredSlice, described: Description, visible: bool) -> l
         visible: whether they are seen at first.
     """
     both: dict[str, Any] = {"mode": "markers", "visible": visible, "meta": META, "showlegend": stored.is_line}
+    both["cliponaxis"] = False  # many lie on the edges
     loss = f"<b>loss %{{customdata[0]:.7g}}</b> {LOSS_UNIT}"
     traces = []
     nodes = node_places(stored)

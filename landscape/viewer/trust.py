@@ -55,9 +55,8 @@ def trust(stored: StoredSlice) -> Trust:
 
 
 def evaluated_cells(stored: StoredSlice) -> np.ndarray:
-    """(alpha, beta) where the loss was evaluated; a cell at a named point has that one's loss, and no mark."""
-    every_cell = stored.certificate is not None and stored.certificate.evaluated == 1
-    return stored.done if every_cell else stored.evaluated & stored.done
+    """(alpha, beta) the cells that have a loss which was evaluated."""
+    return stored.evaluated & stored.done
 
 
 def of_range(error: float, stored: StoredSlice) -> float | None:
