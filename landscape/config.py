@@ -133,7 +133,9 @@ class SliceConfig(MeasurementConfig):
     )
     margin: float = option(0.5, "Room around the points, as a fraction of their spread.")
     reach: float | None = option(
-        None, "Half the width where no points give it, as a share of ‖Θ‖. Default: 1 for random, 0.02 for eigenvectors."
+        None,
+        "Half the width where no points give it, as a share of ‖Θ‖. Default: 1 for random; for eigenvectors where the "
+        "loss should have risen by 0.1 nats.",
     )
     bounds: str | None = option(
         None,

@@ -24,7 +24,7 @@ from landscape.slices import Named
 from landscape.weights import Weights, random_direction
 
 THETA, PREVIOUS, HAT = "Θ_K", "Θ_{K−1}", "Θ̂_K"
-_REACH = {"random": 1.0, "eigenvectors": 0.02}
+_RISE = 0.1  # nats, by which the loss is to rise up to the edge of a plane of eigenvectors, as the sharper one says
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _random(work: Workshop) -> Span:
         {"theta": work.origin()},
         (f"α: distance along a {words} {config.seed}", f"β: a second one, seed {config.seed + 1}"),
         f"It runs through {THETA} along two random directions; each {config.normalize} is as long there as in {THETA}.",
-        half_width=_reach(work),
+        half_width=_share_of_norm(work) or theta.norm(),
     )
 
 
@@ -198,6 +198,7 @@ def _eigenvectors(work: Workshop) -> Span:
         raise OptionError(
             f"--vectors {work.config.vectors}: holds one vector, two span a plane; measure with --top 2 --vectors"
         )
+    curvature = abs(float(rows[0] @ (Hessian(work.loaded.objective, theta, work.config.patterns) @ rows[0])))
     zero = {name: torch.zeros_like(tensor) for name, tensor in theta.items() if name not in space.names}
     first, second = (
         Weights({name: {**zero, **space.unflatten(row)}[name].clone() for name in theta}) for row in rows[:2]
@@ -209,7 +210,7 @@ def _eigenvectors(work: Workshop) -> Span:
         {"theta": work.origin()},
         ("α: distance along the first eigenvector of the Hessian", "β: distance along the second"),
         f"It runs through {THETA} along two eigenvectors of the Hessian, as they were measured.",
-        half_width=_reach(work),
+        half_width=_share_of_norm(work) or ((2 * _RISE / curvature) ** 0.5 if curvature else None),
     )
 
 
@@ -310,9 +311,8 @@ def _combined(steps: list[Weights], shares: list[float]) -> Weights:
     return total
 
 
-def _reach(work: Workshop) -> float:
-    share = work.config.reach or _REACH[work.config.plane]
-    return share * work.theta.norm()
+def _share_of_norm(work: Workshop) -> float | None:
+    return work.config.reach * work.theta.norm() if work.config.reach else None
 
 
 def _held(kind: Callable[[Workshop], Span], work: Workshop) -> Span:

@@ -14,7 +14,7 @@ from conftest import build
 from test_basin import config
 
 import landscape as ls
-from landscape import slices
+from landscape import slices, viewer
 from landscape.config import SharpnessConfig
 from landscape.errors import ModelError, OptionError
 from landscape.models import load_model
@@ -77,14 +77,20 @@ def spanned(monkeypatch: pytest.MonkeyPatch) -> list[slices.Plane]:
 
 
 @pytest.fixture
-def render(run: Path, text_file: Path, tmp_path: Path, spanned: list[slices.Plane]) -> Render:
-    def render(model: Path = run, **changes: object) -> slices.StoredSlice:
+def render(run: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Render:
+    """The whole job; drawn where a test says so, as that takes longer than all the rest."""
+
+    def render(model: Path = run, drawn: bool = False, **changes: object) -> slices.StoredSlice:
         if changes.get("plane") == "line":
             changes = {"grid": "9", **changes}
-        result = ls.render_slice(config(model, text_file, tmp_path, **changes))
-        blob = result.path.read_bytes() + result.page.read_bytes()
+        with monkeypatch.context() as patched:
+            for draw in ("write_page", "write_figure") if not drawn else ():
+                patched.setattr(viewer, draw, lambda stored, path: None)
+            result = ls.render_slice(config(model, text_file, tmp_path, **changes))
+        blob = result.path.read_bytes() + (result.page.read_bytes() if drawn else b"")
         for private in (tmp_path, run.parent, Path(changes.get("vectors", tmp_path)).parent):
             assert str(private).encode() not in blob, "a result must not say where it was made"
+        assert [figure.exists() for figure in result.figures] == [drawn, drawn]
         return result.slice
 
     return render
@@ -169,7 +175,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_planes_through_points(kind: str, render: Render, world: World, spanned: list[slices.Plane]):
     options, ends, names, titles, about = KINDS[kind]
-    stored = render(**options)
+    stored = render(drawn=True, **options)
     stored_names = [name.replace("theta_hat_1", "theta_hat") for name in names]
     points = {name: world[SOURCES[source][0]] for name, source in zip(stored_names, names, strict=True)}
     first, *second = (world[SOURCES[end][0]] - world["step30"] for end in ends)
@@ -194,7 +200,7 @@ def test_planes_through_points(kind: str, render: Render, world: World, spanned:
 def test_a_random_plane(render: Render, world: World, spanned: list[slices.Plane]):
     theta = world["step30"]
     one, other = (random_direction(theta, seed) for seed in (0, 1))
-    stored = render(plane="random")
+    stored = render(plane="random", drawn=True)
     check(stored, spanned[-1], world, (one, other), {"theta": theta})
     for name, tensor in theta.items():  # α, in units of Θ: each row of a matrix is as long as in Θ
         rows = spanned[-1].u[name] * one.norm()
@@ -246,7 +252,7 @@ def long_run(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize("params", ["*", "*attention*,!*bias"])
 def test_principal_components(params: str, render: Render, long_run: Path, world: World, spanned: list[slices.Plane]):
     theta = world["step30"]
-    stored = render(long_run, plane="pca", checkpoints=5, params=params)
+    stored = render(long_run, plane="pca", checkpoints=5, params=params, drawn=params == "*")
     chosen = [name for name in theta if params == "*" or ("attention" in name and not name.endswith("bias"))]
     others = [Weights.of(load_model(resolve(f"{long_run}@{step}"))) for step in (6, 5, 4, 3, 2)]
     others = [Weights({n: other[n] if n in chosen else theta[n] for n in theta}) for other in others]
@@ -303,12 +309,13 @@ def test_eigenvectors_span_the_plane_of_their_eigenvalues(
     first, second = (Weights({n: rows[f"top.{i}.{n}"] for n in world["step30"]}) for i in (0, 1))
     few = render(plane="eigenvectors", vectors=path, grid="5x5")
     check(few, spanned[-1], world, (first, second), {"theta": world["step30"]})
-    reach = 0.02 * world["step30"].norm()
-    assert (*few.bounds.alpha, *few.bounds.beta) == pytest.approx((-reach, reach, -reach, reach))
+    found = measured.stored.sections["eigenvalues/top"]
+    reach = (2 * 0.1 / found["values"][0]) ** 0.5  # where the loss should have risen by 0.1 nats
+    assert (*few.bounds.alpha, *few.bounds.beta) == pytest.approx((-reach, reach, -reach, reach), rel=0.01)
     assert few.attributes["config"]["vectors"] == path.name
-    stored = render(plane="eigenvectors", vectors=path, grid="21x21", reach=0.003, loss_tolerance=1e-5)
+    stored = render(plane="eigenvectors", vectors=path, drawn=True, grid="21x21", reach=0.003, loss_tolerance=1e-5)
     assert stored.certificate.pieces == 1
-    reading, found = stored.reading, measured.stored.sections["eigenvalues/top"]
+    reading = stored.reading
     largest, second_largest = found["values"]
     for name, curvature in {"alpha_alpha": largest, "beta_beta": second_largest, "alpha_beta": 0}.items():
         error = reading[f"hessian_{name}_error"] + found["residuals"].max()

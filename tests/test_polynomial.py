@@ -6,14 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from surfaces import LEVEL, Asked, rough
 
 from landscape.slices import nodes as nodes_module
 from landscape.slices.axes import Bounds
 from landscape.slices.nodes import Nodes, candidates, check_places
-from landscape.slices.panel import attempt
 from landscape.slices.polynomial import Polynomial, basis, from_unit, lower_set, to_unit
-from landscape.slices.samples import Samples
 from landscape.slices.surface import Patch, Seam, Surface, from_plain, on_grid, to_plain
 
 RECTANGLE = Bounds((-3.0, 5.0), (10.0, 11.5))
@@ -206,19 +203,6 @@ def test_checks_on_a_line_stay_on_it():
 def test_checks_can_be_chosen_before_any_node():
     everywhere = candidates(2)
     assert check_places(np.random.default_rng(0), NOWHERE, everywhere, np.zeros(len(everywhere)), 6, 2).shape == (6, 2)
-
-
-@pytest.mark.parametrize("seed", [2, 3, 4, 5])
-def test_a_piece_uses_what_was_evaluated_on_the_whole(seed: int):
-    """Measured: a step, a bump, a wave and a cone take a third to a half of the places as nodes of one half."""
-    asked = Asked(rough(seed))
-    samples = Samples(asked, (1e-3, np.inf), LEVEL, False)
-    assert attempt(samples, Bounds((-1, 1), (-1, 1)), 120, np.random.default_rng(0)).ended == "nodes"
-    before, half = asked.kinds["node"], Bounds((-1.0, 0.08), (-1.0, 1.0))
-    at_hand = samples.inside(half)
-    assert len(at_hand) == sum(alpha <= 0.08 for _, alpha, _ in asked.calls)
-    piece = attempt(samples, half, 400, np.random.default_rng(1))
-    assert piece.nodes - (asked.kinds["node"] - before) > 0.25 * len(at_hand)
 
 
 def patch() -> Patch:

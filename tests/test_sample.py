@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import multiprocessing
-import os
-import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from test_slices import NAMED, content
+from test_slices import NAMED, content, kill_at, lines, start
 
 from landscape import slices
 from landscape.errors import StoreError
@@ -120,13 +118,40 @@ def check_honest(stored: slices.StoredSlice, truth: np.ndarray) -> None:
     assert np.array_equal(stored.loss[stored.evaluated], truth[stored.evaluated], equal_nan=True)
 
 
-@pytest.mark.parametrize("truth", [smooth, bent, holed])
-def test_the_file_holds_what_reconstruct_gives(truth: Truth, tmp_path: Path):
-    stored, on_plane = fill(tmp_path / "s.h5", of(truth)), plane().points
+@dataclass(frozen=True)
+class Filled:
+    """A file, and the weights at which its loss was asked for."""
+
+    path: Path
+    stored: slices.StoredSlice
+    asked: list[tuple[float, ...]]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Truth], Filled]:
+    """Each truth sampled once."""
+
+    @functools.cache
+    def sampled(truth: Truth) -> Filled:
+        path = tmp_path_factory.mktemp(truth.__name__) / "s.h5"
+        asked: list[tuple[float, ...]] = []
+
+        def noted(there: Weights) -> float:
+            asked.append(tuple(there["w"].tolist()))
+            return of(truth)(there)
+
+        return Filled(path, fill(path, noted), asked)
+
+    return sampled
+
+
+@pytest.mark.parametrize("truth", [smooth, holed])
+def test_the_file_holds_what_reconstruct_gives(truth: Truth, filled):
+    stored, on_plane = filled(truth).stored, plane().points
     known = {(on_plane[name].alpha, on_plane[name].beta): stored.point(name).loss for name in ("theta", "theta_hat")}
 
     def evaluate(kind: str, a: float, b: float) -> float:
-        return truth(float(np.float32(a)), float(np.float32(b)))
+        return truth(*np.float32([a, b]).tolist())
 
     found = slices.reconstruct(evaluate, ALPHA, BETA, TOLERANCE, truth(0, 0), known, 0)
     assert stored.certificate == found.certificate
@@ -138,8 +163,8 @@ def test_the_file_holds_what_reconstruct_gives(truth: Truth, tmp_path: Path):
 
 
 @pytest.mark.parametrize("truth", [smooth, bent, holed, rough])
-def test_the_picture_is_that_of_a_dense_scan_within_its_error(truth: Truth, tmp_path: Path):
-    stored = fill(tmp_path / "s.h5", of(truth))
+def test_the_picture_is_that_of_a_dense_scan_within_its_error(truth: Truth, filled, tmp_path: Path):
+    stored = filled(truth).stored
     assert stored.complete
     assert stored.done.all()
     check_honest(stored, fill(tmp_path / "dense.h5", of(truth), dense=True).loss)
@@ -162,33 +187,20 @@ def test_the_picture_is_that_of_a_dense_scan_within_its_error(truth: Truth, tmp_
 
 @pytest.mark.xfail(strict=True, reason="a place known already is asked for again, an ulp beside itself")
 @pytest.mark.parametrize("truth", [smooth, holed])
-def test_each_place_is_evaluated_once(truth: Truth, tmp_path: Path):
-    seen: Counter[tuple[float, ...]] = Counter()
-
-    def counted(there: Weights) -> float:
-        seen[tuple(np.round(there["w"].tolist(), 6).tolist())] += 1
-        return of(truth)(there)
-
-    stored = fill(tmp_path / "s.h5", counted)
-    assert set(seen.values()) == {1}
-    assert len(seen) == 3 + stored.certificate.evaluations
+def test_each_place_is_evaluated_once(truth: Truth, filled):
+    places = Counter(tuple(np.round(place, 6).tolist()) for place in filled(truth).asked)
+    assert set(places.values()) == {1}
 
 
 @pytest.mark.parametrize("truth", [smooth, holed])
-def test_every_evaluation_is_in_the_file(truth: Truth, tmp_path: Path):
-    seen: list[tuple[float, ...]] = []
-
-    def noted(there: Weights) -> float:
-        seen.append(tuple(there["w"].tolist()))
-        return of(truth)(there)
-
-    stored = fill(tmp_path / "s.h5", noted)
+def test_every_evaluation_is_in_the_file(truth: Truth, filled):
+    stored, asked = filled(truth).stored, filled(truth).asked
     certificate = stored.certificate
-    assert len(seen) == 3 + certificate.evaluations
-    kept = {tuple(np.float32(place).tolist()) for rows in stored.nodes.values() for place in rows[:, :2]}
-    kept |= {tuple(np.float32([ALPHA[i], BETA[j]]).tolist()) for i, j in np.argwhere(stored.evaluated)}
-    assert {place[:2] for place in seen[3:]} <= kept
+    assert len(asked) == 3 + certificate.evaluations
     rows = np.concatenate(list(stored.nodes.values()))
+    kept = {tuple(np.float32(row[:2]).tolist()) for row in rows}
+    kept |= {tuple(np.float32([ALPHA[i], BETA[j]]).tolist()) for i, j in np.argwhere(stored.evaluated)}
+    assert {place[:2] for place in asked[3:]} <= kept
     assert np.array_equal(rows[:, 2], [truth(*np.float32(row[:2]).tolist()) for row in rows], equal_nan=True)
     for a, b, loss, shown in stored.checks:
         assert loss == truth(*np.float32([a, b]).tolist())
@@ -197,8 +209,8 @@ def test_every_evaluation_is_in_the_file(truth: Truth, tmp_path: Path):
     assert certificate.checks == len(stored.checks) >= 16
 
 
-def test_only_named_points_on_the_plane_bear_on_the_picture(tmp_path: Path):
-    stored = fill(tmp_path / "s.h5", of(smooth))
+def test_only_named_points_on_the_plane_bear_on_the_picture(filled):
+    stored = filled(smooth).stored
     assert stored.point("theta_prev").loss > 500  # half a unit beside the plane
     check_honest(stored, cells(smooth))
     assert stored.at(0, 0) == pytest.approx(stored.point("theta").loss, abs=stored.certificate.error)
@@ -213,9 +225,8 @@ def test_no_more_evaluations_than_are_allowed(tmp_path: Path):
     assert np.abs(stored.loss - cells(bent)).max() <= certificate.error
 
 
-def test_profile_and_reading_come_from_the_surface(tmp_path: Path):
-    path = tmp_path / "s.h5"
-    stored = fill(path, of(smooth))
+def test_profile_and_reading_come_from_the_surface(filled):
+    path, stored = filled(smooth).path, filled(smooth).stored
     hat = stored.point("theta_hat")
     t, along = stored.profile
     assert np.array_equal(t, T)
@@ -240,8 +251,8 @@ def test_few_cells_are_all_evaluated(tmp_path: Path):
     assert np.array_equal(stored.loss, cells(smooth, *axes))
 
 
-def test_the_seed_moves_the_check_points_alone(tmp_path: Path):
-    one, other = (fill(tmp_path / f"{seed}.h5", of(smooth), seed=seed) for seed in (0, 1))
+def test_the_seed_moves_the_check_points_alone(filled, tmp_path: Path):
+    one, other = filled(smooth).stored, fill(tmp_path / "s.h5", of(smooth), seed=1)
     assert not np.array_equal(one.checks[:, :2], other.checks[:, :2])
     assert np.abs(one.loss - other.loss).max() <= one.certificate.error + other.certificate.error
 
@@ -305,49 +316,38 @@ def test_it_can_be_read_while_it_is_filled(tmp_path: Path):
         assert float(dataset["loss"].sel(alpha=ALPHA[3], beta=BETA[7])) == stored.loss[3, 7]
 
 
-def slow(path: Path, count: Path) -> None:
-    """What is killed: writes a line for every evaluation."""
+def fill_slowly(path: Path, count: Path) -> None:
+    """A line in `count` for every evaluation."""
     with count.open("a") as evaluations:
 
-        def loss(there: Weights) -> float:
+        def slow(there: Weights) -> float:
             print("x", file=evaluations, flush=True)
             time.sleep(0.004)
             return of(holed)(there)
 
-        fill(path, loss)
+        fill(path, slow)
 
 
-def _lines(path: Path) -> int:
-    return len(path.read_text().split()) if path.exists() else 0
-
-
-def test_killed_three_times_and_resumed_equals_undisturbed_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole = fill(tmp_path / "whole.h5", of(holed))
+def test_killed_three_times_and_resumed_equals_undisturbed_bit_for_bit(
+    filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole = filled(holed).stored
     total = 3 + whole.certificate.evaluations
     assert min(len(whole.nodes["node"]), len(whole.nodes["check"]), whole.evaluated.sum()) > 10
     path, count = tmp_path / "killed.h5", tmp_path / "count"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["test_sample"])  # loads torch once, where it finds the module
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     reached = []
     for share in (0.1, 0.4, 0.7):
-        process = context.Process(target=slow, args=(path, count))
-        process.start()
-        target = (share + 0.2 * float(torch.rand(()))) * total
-        while process.is_alive() and _lines(count) < target:
-            time.sleep(0.001)
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        wanted = (share + 0.2 * float(torch.rand(()))) * total
+        kill_at(start(monkeypatch, fill_slowly, path, count), count, wanted)
         assert not slices.read(path).complete
         reached.append(_kept(path))
-        assert _lines(count) <= reached[-1] + len(reached)  # lost: the one in flight, no more
+        assert lines(count) <= reached[-1] + len(reached)  # lost: the one in flight, no more
     assert 0 < reached[0] < reached[1] < reached[2] < total, "the kills came too late or too early to test anything"
-    last = context.Process(target=slow, args=(path, count))
-    last.start()
+    last = start(monkeypatch, fill_slowly, path, count)
     last.join()
     assert last.exitcode == 0
-    assert content(path) == content(tmp_path / "whole.h5")
-    assert total <= _lines(count) <= total + 3
+    assert content(path) == content(filled(holed).path)
+    assert total <= lines(count) <= total + 3
 
 
 def _kept(path: Path) -> int:
@@ -357,7 +357,7 @@ def _kept(path: Path) -> int:
         return points + int((file["nodes/kind"][:] > 0).sum()) + int(file["done"][:].sum())
 
 
-def test_a_disk_that_is_full_at_the_end_costs_no_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_disk_that_is_full_at_the_end_costs_no_evaluation(filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "s.h5"
 
     def refuse(path: Path, content: bytes) -> None:
@@ -372,5 +372,4 @@ def test_a_disk_that_is_full_at_the_end_costs_no_evaluation(tmp_path: Path, monk
             fill(path, of(smooth))
     assert not slices.read(path).complete
     fill(path, lambda there: pytest.fail("evaluated again"))
-    fill(tmp_path / "whole.h5", of(smooth))
-    assert content(path) == content(tmp_path / "whole.h5")
+    assert content(path) == content(filled(smooth).path)

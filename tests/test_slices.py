@@ -13,6 +13,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import h5py
@@ -192,49 +194,59 @@ def test_tables_come_back(tmp_path: Path):
     assert layers["fallback"].tolist() == [False, True]
 
 
-SLOW_SCAN = textwrap.dedent(
-    """
-    import sys, time
-    from pathlib import Path
-    sys.path.insert(0, sys.argv[2])
-    import test_slices as t
-    evaluations = open(sys.argv[3], "a")
-    def slow(weights):
-        time.sleep(0.004)
-        print("x", file=evaluations, flush=True)
-        return t.loss(weights)
-    print("ready", flush=True)
-    t.fill(Path(sys.argv[1]), slow)
-    """
-)
+def start(monkeypatch: pytest.MonkeyPatch, function: Callable[..., None], *arguments: object) -> BaseProcess:
+    """`function` in a process that can be killed; torch is loaded once, in the one that all of them are forked from."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["test_slices"])
+    process = context.Process(target=function, args=arguments)
+    process.start()
+    return process
 
 
-def test_killed_three_times_and_resumed_equals_undisturbed_bit_for_bit(tmp_path: Path):
+def kill_at(process: BaseProcess, count: Path, wanted: float) -> None:
+    """Kill it when the file `count` has so many lines."""
+    while process.is_alive() and lines(count) < wanted:
+        time.sleep(0.001)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def fill_slowly(path: Path, count: Path) -> None:
+    """A line in `count` for every evaluation."""
+    with count.open("a") as evaluations:
+
+        def slow(weights: Weights) -> float:
+            time.sleep(0.004)
+            print("x", file=evaluations, flush=True)
+            return loss(weights)
+
+        fill(path, slow)
+
+
+def test_killed_three_times_and_resumed_equals_undisturbed_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fill(tmp_path / "whole.h5")
     path, count = tmp_path / "killed.h5", tmp_path / "count"
-    command = [sys.executable, "-c", SLOW_SCAN, str(path), str(Path(__file__).parent), str(count)]
     done = []
     for evaluations in (30, 55, 70):  # of 82 in all; each start begins after the last tile that was stored
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        target = evaluations + int(torch.randint(12, (1,)))
-        while process.poll() is None and _lines(count) < target:
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_at(start(monkeypatch, fill_slowly, path, count), count, evaluations + int(torch.randint(12, (1,))))
         partial = slices.read(path)
         assert np.isfinite(partial.loss[partial.done]).all()
         done.append(int(partial.done.sum()))
     assert done == sorted(done)
     assert 0 < done[-1] < 70, "the kills came too late or too early to test anything"
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    last = start(monkeypatch, fill_slowly, path, count)
+    last.join()
+    assert last.exitcode == 0
     assert content(path) == content(tmp_path / "whole.h5")
     # no finished tile twice: a kill costs at most the tile it hit, 16 cells
     total = 3 + 9 + 70
-    assert total <= _lines(count) <= total + 3 * 16
-
-
-def _lines(path: Path) -> int:
-    return len(path.read_text().split()) if path.exists() else 0
+    assert total <= lines(count) <= total + 3 * 16
 
 
 def test_it_can_be_read_while_it_is_filled(tmp_path: Path):

@@ -73,9 +73,7 @@ def test_cells_that_were_all_evaluated_are_not_called_reconstructed(tmp_path: Pa
     stored = Recipe(adaptive=True, grid=(3, 5)).make(tmp_path / "small.h5")
     said = trust(stored)
     assert said.kind == said.short == "evaluated" and said.error == 0
-    assert said.notices == (
-        "Every one of the 15 cells was evaluated itself: 15 cells are too few to save evaluations.",
-    )
+    assert said.notices == ("Every one of the 15 cells was evaluated itself: 15 cells are too few for a polynomial.",)
     hover, words = cell_hover(stored, describe(stored), "z", "customdata")
     assert "<br>evaluated<br>" in hover and words is None
 
