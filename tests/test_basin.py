@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build, prose
-from test_slices import content
+from test_slices import content, start
 
 import landscape as ls
 from landscape.errors import ModelError, SliceError, StoreError
@@ -142,27 +139,30 @@ def test_a_named_file_is_never_mixed_into(run: Path, text_file: Path, tmp_path: 
     assert replaced.slice.attributes["quantizer"] == "rtn-w4-g16"
 
 
-def test_killed_three_times_the_whole_job_ends_as_if_undisturbed(run: Path, text_file: Path, tmp_path: Path):
+def make(path: Path, run: Path, arguments: dict[str, object]) -> None:
+    torch.set_num_threads(1)
+    ls.render_slice(ls.SliceConfig(str(run), out=path, **arguments))
+
+
+def test_killed_three_times_the_whole_job_ends_as_if_undisturbed(
+    run: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     arguments = {"quant": "gptq-w3-g16", "text": str(text_file), "grid": "16x17", "tokens": 512, "seq_len": 32}
     arguments |= {"dense": True}
-    whole = ls.render_slice(ls.SliceConfig(str(run), out=tmp_path / "whole.h5", **arguments)).path
-    code = (
-        "import json, sys, landscape as ls, torch; torch.set_num_threads(1); a = json.loads(sys.argv[1]);"
-        "ls.render_slice(ls.SliceConfig(**a))"
-    )
-    killed = tmp_path / "killed.h5"
-    command = [sys.executable, "-c", code, json.dumps({"model": str(run), "out": str(killed), **arguments})]
+    whole, killed = tmp_path / "whole.h5", tmp_path / "killed.h5"
+    make(whole, run, arguments)
+    slow = ("transformers.models.gpt_neox.modeling_gpt_neox",)
     reached = []
     for share in (0.15, 0.45, 0.75):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        process = start(monkeypatch, make, killed, run, arguments, preload=slow)
         wanted = (share + 0.1 * float(torch.rand(()))) * 16 * 17
-        while process.poll() is None and _cells_done(killed) < wanted:
+        while process.is_alive() and _cells_done(killed) < wanted:
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         reached.append(_cells_done(killed))
     assert 0 < reached[0] < reached[1] < reached[2] < 16 * 17, "the kills did not hit the middle"
-    subprocess.run(command, check=True)
+    make(killed, run, arguments)
     assert content(killed) == content(whole)
 
 

@@ -185,7 +185,6 @@ def test_the_picture_is_that_of_a_dense_scan_within_its_error(truth: Truth, fill
         assert np.isnan(stored.at(0.6, 1.0))
 
 
-@pytest.mark.xfail(strict=True, reason="a place known already is asked for again, an ulp beside itself")
 @pytest.mark.parametrize("truth", [smooth, holed])
 def test_each_place_is_evaluated_once(truth: Truth, filled):
     places = Counter(tuple(np.round(place, 6).tolist()) for place in filled(truth).asked)

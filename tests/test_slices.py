@@ -13,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -194,11 +194,13 @@ def test_tables_come_back(tmp_path: Path):
     assert layers["fallback"].tolist() == [False, True]
 
 
-def start(monkeypatch: pytest.MonkeyPatch, function: Callable[..., None], *arguments: object) -> BaseProcess:
-    """`function` in a process that can be killed; torch is loaded once, in the one that all of them are forked from."""
+def start(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., None], *arguments: object, preload: Sequence[str] = ()
+) -> BaseProcess:
+    """`function` in a process that can be killed; torch and `preload` load once, where all of them are forked from."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["test_slices"])
+    context.set_forkserver_preload([function.__module__, *preload])
     process = context.Process(target=function, args=arguments)
     process.start()
     return process

@@ -44,6 +44,12 @@ class Nodes:
         """The nodes (n, 2), in the order they were chosen."""
         return self._places[self._chosen]
 
+    @property
+    def reused(self) -> np.ndarray:
+        """For each node its index among the known places, or −1."""
+        chosen = np.array(self._chosen, dtype=int)
+        return np.where(chosen < self._known, chosen, -1)
+
     def grow(self, degrees: Degrees) -> None:
         """As many nodes as there are `degrees`, which must contain those asked for before."""
         new = [pair for pair in degrees if pair not in set(self._degrees)]

@@ -59,7 +59,8 @@ def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generato
     """
     axes = 2 if bounds.beta[0] < bounds.beta[1] else 1
     everywhere = candidates(axes)
-    nodes = Nodes(to_unit(bounds, samples.inside(bounds)), axes)
+    known = samples.inside(bounds)
+    nodes = Nodes(to_unit(bounds, known), axes)
     degree = np.array([_FIRST_DEGREE, _FIRST_DEGREE if axes == 2 else 0])
     checks = np.zeros((0, 2))
     if samples.noisy:  # how noisy, must be known before two levels can be compared
@@ -70,7 +71,10 @@ def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generato
     while True:
         degrees = lower_set(*degree)
         nodes.grow(lower_set(*np.ceil(degree * _REPEATS**0.5)) if samples.noisy else degrees)
-        values = samples.nodes(from_unit(bounds, nodes.places))
+        places = from_unit(bounds, nodes.places)
+        is_known = nodes.reused >= 0
+        places[is_known] = known[nodes.reused[is_known]]  # to the bit, or they would be evaluated again
+        values = samples.nodes(places)
         if not np.isfinite(values).all():
             return Attempt(None, np.inf, "nodes", _longer(bounds), len(values), np.zeros((0, 2)))
         polynomial = Polynomial.fit(bounds, nodes.places, values, degrees)
