@@ -60,6 +60,9 @@ def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generato
     axes = 2 if bounds.beta[0] < bounds.beta[1] else 1
     everywhere = candidates(axes)
     known = samples.inside(bounds)
+    seen = samples.nodes(known)
+    if not np.isfinite(seen).all():
+        return Attempt(None, np.inf, "nodes", _longer(bounds), 0, np.zeros((0, 2)))
     nodes = Nodes(to_unit(bounds, known), axes)
     degree = np.array([_FIRST_DEGREE, _FIRST_DEGREE if axes == 2 else 0])
     checks = np.zeros((0, 2))
@@ -92,7 +95,12 @@ def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generato
             if wanted > 0:
                 taken = np.concatenate([nodes.places, checks])
                 checks = np.concatenate([checks, check_places(rng, taken, everywhere, change, wanted, axes)])
-        error = max(float(change.max()), CHECKED * _largest_error(samples, polynomial, checks), floor / _NOISE)
+        off = _largest_error(samples, polynomial, checks)
+        if off == np.inf:
+            return Attempt(None, np.inf, "nodes", _longer(bounds), n, np.zeros((0, 2)))
+        if not samples.noisy:  # what the rectangle before this one was found to miss is not forgotten
+            off = max(off, float(np.abs(polynomial(*known.T) - seen).max(initial=0.0)))
+        error = max(float(change.max()), CHECKED * off, floor / _NOISE)
         ended: Literal["reached", "noise", "nodes"] | None = None
         if settled and error <= samples.target:
             ended = "reached"
