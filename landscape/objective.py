@@ -160,16 +160,17 @@ def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
     """Σ over windows and positions t ≥ 1 within `lengths` of −log softmax(logits[t − 1])[ids[t]], a float64 scalar.
 
     `logits` is (windows, tokens, vocabulary). Right padding needs no attention mask in a causal model: no real token
-    sees it, and its own losses are left out here.
+    sees it, and its own losses are left out here, like that of a window's last token, which predicts nothing: to cut its
+    logits off would copy all others.
     """
     exact = logits.dtype == torch.float64
-    position = torch.arange(ids.shape[1])
-    padding = (position[None, :] >= lengths[:, None]).to(ids.device)
-    targets = ids.masked_fill(padding, -100)[:, 1:]
+    width = ids.shape[1]  # of a part of a window, less than its length
+    is_last = (torch.arange(width)[None, :] >= lengths[:, None].clamp(max=width) - 1).to(ids.device)
+    targets = ids.roll(-1, dims=1).masked_fill(is_last, -100)
     rows = max(1, _CHUNK // (logits.shape[1] * logits.shape[2]))
     total = torch.zeros((), dtype=torch.float64, device=logits.device)
     for some, wanted in zip(logits.split(rows), targets.split(rows), strict=True):
-        scores = some[:, :-1].flatten(0, 1)
+        scores = some.flatten(0, 1)
         losses = nn.functional.cross_entropy(
             scores if exact else scores.float(), wanted.flatten(), ignore_index=-100, reduction="none"
         )
