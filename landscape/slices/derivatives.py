@@ -24,8 +24,7 @@ def _leaves(surface: Surface, place: Place) -> list[tuple[float, Polynomial | Pa
     """The polynomials and patches that make up the surface at `place`, each with its share."""
     if not isinstance(surface, Seam):
         return [(1.0, surface)]
-    share = float(np.clip((place[surface.axis] - surface.start) / (surface.end - surface.start), 0, 1))
-    share = share**2 * (3 - 2 * share)
+    share = float(surface.share(*np.array(place)))
     parts = [(1 - share, surface.low), (share, surface.high)]
     return [(weight * inner, leaf) for weight, part in parts if weight for inner, leaf in _leaves(part, place)]
 

@@ -55,10 +55,14 @@ class Seam:
     low: Surface
     high: Surface
 
+    def share(self, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
+        """Share of `high` at places given as two arrays of one shape; that of `low` is the rest."""
+        way = np.clip(((alpha, beta)[self.axis] - self.start) / (self.end - self.start), 0.0, 1.0)
+        return np.asarray(way**2 * (3 - 2 * way))
+
     def __call__(self, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """Values at places given as two arrays of one shape."""
-        share = np.clip(((alpha, beta)[self.axis] - self.start) / (self.end - self.start), 0.0, 1.0)
-        share = share**2 * (3 - 2 * share)
+        share = self.share(alpha, beta)
         value = np.zeros(np.shape(alpha))
         for part, weight in ((self.low, 1 - share), (self.high, share)):
             used = weight > 0
