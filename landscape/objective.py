@@ -160,8 +160,8 @@ def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
     """Σ over windows and positions t ≥ 1 within `lengths` of −log softmax(logits[t − 1])[ids[t]], a float64 scalar.
 
     `logits` is (windows, tokens, vocabulary). Right padding needs no attention mask in a causal model: no real token
-    sees it, and its own losses are left out here, like that of a window's last token, which predicts nothing: to cut its
-    logits off would copy all others.
+    sees it, and its own losses are left out here. So is that of a window's last token, which predicts nothing; to cut
+    its logits off would copy all others.
     """
     exact = logits.dtype == torch.float64
     width = ids.shape[1]  # of a part of a window, less than its length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -84,6 +85,20 @@ def test_at_most_one_certificate_in_fifty_states_too_small_an_error(outcomes: li
         assert len(wrong) <= 0.02 * len(of), names
         assert sum(outcome.is_smooth for outcome in wrong) <= 1, names
         assert max(Counter(outcome.truth.kind for outcome in wrong).values(), default=0) <= 3, names
+
+
+@pytest.mark.parametrize("most", [60, 120])
+def test_an_error_stated_when_evaluations_ran_out_is_as_honest(most: int):
+    wrong, ended_early = [], 0
+    for family in (smooth, rough):
+        for seed in range(120):
+            truth = family(seed)
+            found = reconstruct(Asked(truth), LINES, LINES, OF_RANGE, LEVEL, {}, seed, most=most)
+            ended_early += not found.certificate.reached
+            if (error := true_error(found, truth)) > found.certificate.error + 1e-9:
+                wrong.append(f"{truth.kind} {seed}: off by {error:.1e}, stated {found.certificate.error:.1e}")
+    assert ended_early > 120  # more than half
+    assert len(wrong) <= 0.02 * 240, "\n".join(wrong)
 
 
 def test_certificates_are_no_empty_words(outcomes: list[Outcome]):
@@ -211,6 +226,20 @@ def test_where_no_loss_is_finite_none_is_shown(beta: np.ndarray):
     found, _ = ask(Truth("nan", lambda p: np.full(len(p), np.nan)), beta)
     assert np.isnan(on_grid(found.surface, LINES, beta)).all()
     assert found.certificate.evaluated == 1
+
+
+@pytest.mark.parametrize("most", [100, 200])
+def test_both_sides_of_a_cut_get_their_share_of_few_evaluations(most: int):
+    places = []
+
+    def evaluate(kind: str, a: float, b: float) -> float:
+        places.append(a)
+        return math.nan if math.hypot(a, b) < 0.3 else 3 + a * a + 0.5 * b * b + 0.2 * math.sin(2 * a + b)
+
+    reconstruct(evaluate, LINES, LINES, OF_RANGE, LEVEL, {}, 0, most=most)
+    low, high = np.sum(np.array(places) < 0), np.sum(np.array(places) > 0)
+    assert 0.7 < low / high < 1 / 0.7
+    assert len(places) < 1.2 * most
 
 
 @pytest.mark.parametrize("shape", [(9, 9), (2, 2), (3, 30), (9, 1)])

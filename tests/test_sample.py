@@ -215,6 +215,20 @@ def test_only_named_points_on_the_plane_bear_on_the_picture(filled):
     assert stored.at(0, 0) == pytest.approx(stored.point("theta").loss, abs=stored.certificate.error)
 
 
+def test_a_named_point_outside_does_not_blur_the_picture(tmp_path: Path):
+    """Its loss is no part of the range that the error is a share of."""
+
+    def cliff(a: float, b: float) -> float:
+        return smooth(a, b) + (50 if a > 0.7 else 0)
+
+    axes = slices.evenly(-0.1, 0.1, 21), slices.evenly(-0.1, 0.1, 21)
+    stored = fill(tmp_path / "s.h5", of(cliff), axes=axes)
+    assert stored.point("theta_hat").loss > 50
+    of_range = TOLERANCE[0] * np.ptp(stored.loss)
+    assert of_range < 0.5 * TOLERANCE[1] * stored.point("theta").loss  # so that the range is what binds
+    assert stored.certificate.target <= 1.2 * of_range
+
+
 def test_no_more_evaluations_than_are_allowed(tmp_path: Path):
     stored = fill(tmp_path / "s.h5", of(bent), most=150)
     certificate = stored.certificate
