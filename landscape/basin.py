@@ -207,11 +207,7 @@ def _losses(objective: TokenCrossEntropy, dtype: str) -> slices.Losses:
 def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int) -> slices.Layout:
     places = [(point.alpha, point.beta) for point in plane.points.values()]
     line = slices.evenly if job.bounds else slices.with_zero  # bounds that were asked for are kept as they are
-    bounds = job.bounds or (
-        slices.square(chosen.half_width)
-        if chosen.half_width
-        else slices.around(places, job.config.margin, plane.v is None)
-    )
+    bounds = job.bounds or _bounds(job, chosen, places)
     columns: dict[str, list[Any]] = {}
     for report in chosen.reports:
         for layer in report.layers:
@@ -229,6 +225,14 @@ def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int
         key=job.key,
         rows=0 if job.config.dense else job.config.max_evaluations + _SLACK,
     )
+
+
+def _bounds(job: _Job, chosen: planes.Span, places: list[tuple[float, float]]) -> slices.Bounds:
+    alpha, beta = chosen.sides
+    if alpha and beta:
+        return slices.Bounds(alpha, beta)
+    around = slices.around(places, job.config.margin, chosen.second is None)
+    return slices.Bounds(alpha or around.alpha, beta or around.beta)
 
 
 def _profile(job: _Job, plane: slices.Plane) -> np.ndarray:

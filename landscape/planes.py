@@ -24,7 +24,9 @@ from landscape.slices import Named
 from landscape.weights import Weights, random_direction
 
 THETA, PREVIOUS, HAT = "Θ_K", "Θ_{K−1}", "Θ̂_K"
-_RISE = 0.1  # nats, by which the loss is to rise up to the edge of a plane of eigenvectors, as the sharper one says
+_RISE = 0.1  # nats, by which the loss is to rise up to the edge along a direction that is sharp, as its curvature says
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Span:
         named: what they are.
         titles: of the axes, in words.
         about: what the plane is, for someone who sees it for the first time.
-        half_width: of the rectangle, where the points do not give one.
+        sides: of the rectangle along α and β, where the points do not give them.
         attributes: numbers that belong to the plane.
         reports: of the quantizers that were used.
     """
@@ -63,7 +65,7 @@ class Span:
     named: dict[str, Named]
     titles: tuple[str, str]
     about: str = ""
-    half_width: float | None = None
+    sides: tuple[Interval | None, Interval | None] = (None, None)
     attributes: dict[str, float] = field(default_factory=dict)
     reports: list[quantize.Report] = field(default_factory=list)
 
@@ -184,7 +186,7 @@ def _random(work: Workshop) -> Span:
         {"theta": work.origin()},
         (f"α: distance along a {words} {config.seed}", f"β: a second one, seed {config.seed + 1}"),
         f"It runs through {THETA} along two random directions; each {config.normalize} is as long there as in {THETA}.",
-        half_width=_share_of_norm(work) or theta.norm(),
+        sides=_around_zero(_share_of_norm(work) or theta.norm()),
     )
 
 
@@ -199,10 +201,7 @@ def _eigenvectors(work: Workshop) -> Span:
             f"--vectors {work.config.vectors}: holds one vector, two span a plane; measure with --top 2 --vectors"
         )
     curvature = abs(float(rows[0] @ (Hessian(work.loaded.objective, theta, work.config.patterns) @ rows[0])))
-    zero = {name: torch.zeros_like(tensor) for name, tensor in theta.items() if name not in space.names}
-    first, second = (
-        Weights({name: {**zero, **space.unflatten(row)}[name].clone() for name in theta}) for row in rows[:2]
-    )
+    first, second = (_direction(row, space, theta) for row in rows[:2])
     return Span(
         first,
         second,
@@ -210,21 +209,25 @@ def _eigenvectors(work: Workshop) -> Span:
         {"theta": work.origin()},
         ("α: distance along the first eigenvector of the Hessian", "β: distance along the second"),
         f"It runs through {THETA} along two eigenvectors of the Hessian, as they were measured.",
-        half_width=_share_of_norm(work) or ((2 * _RISE / curvature) ** 0.5 if curvature else None),
+        sides=_around_zero(_share_of_norm(work) or ((2 * _RISE / curvature) ** 0.5 if curvature else None)),
     )
 
 
 def _gradient(work: Workshop) -> Span:
     theta, (hat, report, named) = work.theta, work.hat()
-    hessian = Hessian(work.loaded.objective, theta)
-    downhill = Weights({name: -tensor.clone() for name, tensor in hessian.space.unflatten(hessian.gradient()).items()})
+    hessian = Hessian(work.loaded.objective, theta, work.config.patterns)
+    downhill = -hessian.gradient()
+    slope = float(downhill.norm())
+    curvature = float(downhill @ (hessian @ downhill)) / slope**2 if slope else 0.0
+    root = (slope**2 + 2 * _RISE * max(curvature, 0.0)) ** 0.5  # −slope·t + curvature·t²/2 is _RISE at (slope ± root)
     return Span(
-        downhill,
+        _direction(downhill, hessian.space, theta),
         hat - theta,
         {"theta": theta, "theta_hat": hat},
         {"theta": work.origin(), "theta_hat": named},
         ("α: distance downhill, along −∇L", _STEP_TITLE),
         f"It runs through {THETA} along the negative gradient of the loss, and through the quantized weights {HAT}.",
+        sides=(((slope - root) / curvature, (slope + root) / curvature) if curvature > 0 else None, None),
         reports=[report],
     )
 
@@ -309,6 +312,17 @@ def _combined(steps: list[Weights], shares: list[float]) -> Weights:
         for name, tensor in total.items():
             tensor.add_(step[name], alpha=sign * share)
     return total
+
+
+def _direction(flat: torch.Tensor, space: ParameterSpace, theta: Weights) -> Weights:
+    """`flat` as weights, which are zero where `space` has no parameter."""
+    parts = space.unflatten(flat)
+    return Weights({n: parts[n].clone() if n in parts else torch.zeros_like(t) for n, t in theta.items()})
+
+
+def _around_zero(half_width: float | None) -> tuple[Interval | None, Interval | None]:
+    side = (-half_width, half_width) if half_width else None
+    return side, side
 
 
 def _share_of_norm(work: Workshop) -> float | None:

@@ -341,7 +341,14 @@ def test_the_gradient_leads_downhill(params: str, render: Render, world: World, 
     downhill = Weights({n: -t if n in moving else torch.zeros_like(t) for n, t in slope.items()})
     hat = Weights({n: t if n in moving else theta[n] for n, t in world["rtn-w3-g16"].items()})
     options = {"plane": "gradient", "params": params}
-    check(render(**options), spanned[-1], world, (downhill, hat - theta), {"theta": theta, "theta_hat": hat})
+    stored = render(**options)
+    check(stored, spanned[-1], world, (downhill, hat - theta), {"theta": theta, "theta_hat": hat})
+    a, b = stored.bounds.alpha  # where the second order says that the loss is 0.1 nats higher
+    step = 1e-2 / downhill.norm()
+    there = [world.loss(theta + downhill * (k * step)) for k in (-1, 0, 1)]
+    curvature = (there[0] - 2 * there[1] + there[2]) / 1e-4
+    rise = [-downhill.norm() * t + curvature * t**2 / 2 for t in (a, b)]
+    assert min(rise) == pytest.approx(0.1, rel=0.05)  # the other side reaches further, for a grid line through 0
     near = render(**options, bounds="-0.01,0.02,-0.01,0.01", grid="21x21")
     assert near.at(0.01, 0) < near.at(0, 0) < near.at(-0.01, 0)
     assert near.reading["gradient_alpha"] == pytest.approx(-downhill.norm(), rel=0.02)

@@ -4,7 +4,7 @@ Knows weights and a loss, not models or quantizers: `span` a plane, `create` a f
 stated error) or `scan` it (every cell), `read` it back.
 """
 
-from landscape.slices.axes import Bounds, around, evenly, parse_bounds, parse_grid, square, union, with_zero
+from landscape.slices.axes import Bounds, around, evenly, parse_bounds, parse_grid, union, with_zero
 from landscape.slices.plane import Coordinates, Plane, span
 from landscape.slices.reading import Reading, read_surface
 from landscape.slices.reconstruct import Certificate, Reconstruction, reconstruct
@@ -38,7 +38,6 @@ __all__ = [
     "sample",
     "scan",
     "span",
-    "square",
     "union",
     "with_zero",
 ]

@@ -44,11 +44,6 @@ def union(rectangles: Sequence[Bounds]) -> Bounds:
     return Bounds((a, b), (c, d))
 
 
-def square(half_width: float) -> Bounds:
-    """The square around the origin."""
-    return Bounds((-half_width, half_width), (-half_width, half_width))
-
-
 def around(points: Iterable[tuple[float, float]], margin: float, is_line: bool = False) -> Bounds:
     """The rectangle that holds all points, widened on each side by `margin` times its size; a line along α if asked.
 
