@@ -21,31 +21,34 @@ from torch.nn.functional import cross_entropy
 from landscape import slices
 from landscape.weights import Weights
 
-_SIDE = 9  # cells along each axis: 81 a repeat
+_SIDE = 7  # cells along each axis: 49 a repeat
+TOKENS = 4096  # of an evaluation, as jobs take them by default for models of short context
 
 
 def cell_section(args: argparse.Namespace) -> None:
-    given = problem("mini-pythia", "3-bit", args.device)
+    for model in args.models:
+        _cell(problem(model, "3-bit", args.device, TOKENS), args.repeats)
+
+
+def _cell(given: Problem, repeats: int) -> None:
     clock = Clock(given)
     tokens = sum(batch.n_targets for batch in given.objective.batches)
     print(
-        f"one cell: {given.name}, {given.plane.origin.numel():,} parameters, {tokens:,} tokens; "
+        f"one cell: {given.name}, {given.plane.origin.numel():,} parameters, {tokens:,} predicted tokens; "
         "over a bare forward pass"
     )
-    ways: dict[str, Callable[[], int]] = {
+    ways: dict[str, Callable[[], float]] = {
         "scan": lambda: _scan(given, clock),
         "set weights, by hand": lambda: _by_hand(given, clock),
         "loss_landscapes 3.0.6, planar_interpolation": lambda: _loss_landscapes(given, clock),
     }
     clock.bare()
     ratios: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(args.repeats):
+    for _ in range(repeats):
         for name, way in ways.items():
             clock.reset()
-            started = time.perf_counter()
-            way()
-            ours = time.perf_counter() - started - clock.seconds
-            ratios[name].append(ours / clock.seconds)
+            seconds = way()
+            ratios[name].append((seconds - clock.seconds) / clock.seconds)
     for name, values in ratios.items():
         print(f"  {name:<46} {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
     print()
@@ -88,7 +91,7 @@ def loss_of(model: nn.Module, data: list) -> float:
     return total / sum(batch.n_targets for batch in data)
 
 
-def _scan(given: Problem, clock: Clock) -> int:
+def _scan(given: Problem, clock: Clock) -> float:
     losses = given.losses(torch.float32)
 
     def interleaved(weights: Weights) -> float:
@@ -102,15 +105,17 @@ def _scan(given: Problem, clock: Clock) -> int:
         path = Path(folder) / "slice.h5"
         slices.create(path, slices.Layout(given.plane, alpha, beta, np.zeros(0), named, {}, {}, "key"))
         with slices.SliceWriter(path, "key", given.plane.fingerprint()) as writer:
+            started = time.perf_counter()
             slices.scan(writer, given.plane, slices.Losses(interleaved, interleaved))
-    return _SIDE**2
+            return time.perf_counter() - started
 
 
-def _by_hand(given: Problem, clock: Clock) -> int:
+def _by_hand(given: Problem, clock: Clock) -> float:
     """A deep copy, its parameters set anew for every cell."""
     plane, model = given.plane, copy.deepcopy(given.objective.model)
     assert plane.v is not None
     parameters = dict(model.named_parameters())
+    started = time.perf_counter()
     for a in np.linspace(*given.bounds.alpha, _SIDE).tolist():
         for b in np.linspace(*given.bounds.beta, _SIDE).tolist():
             with torch.no_grad():
@@ -118,10 +123,10 @@ def _by_hand(given: Problem, clock: Clock) -> int:
                     parameter.copy_(plane.origin[name] + a * plane.u[name] + b * plane.v[name])
             loss_of(model, given.objective.batches)
             clock.bare()
-    return _SIDE**2
+    return time.perf_counter() - started
 
 
-def _loss_landscapes(given: Problem, clock: Clock) -> int:
+def _loss_landscapes(given: Problem, clock: Clock) -> float:
     class Interleaved(Metric):
         def __call__(self, wrapper: object) -> float:
             value = loss_of(wrapper.modules[0], given.objective.batches)  # type: ignore[attr-defined]
@@ -137,7 +142,6 @@ def _loss_landscapes(given: Problem, clock: Clock) -> int:
             for key, parameter in model.named_parameters():
                 parameter.add_(place.alpha * given.plane.u[key] + place.beta * given.plane.v[key])
         ends.append(model)
-    started = clock.seconds
+    started = time.perf_counter()
     loss_landscapes.planar_interpolation(*ends, Interleaved(), steps=_SIDE)
-    assert clock.seconds > started
-    return _SIDE**2
+    return time.perf_counter() - started

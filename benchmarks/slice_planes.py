@@ -16,7 +16,7 @@ from landscape.references import resolve
 from landscape.weights import Weights, random_direction
 
 MODELS = ("gpt_neox", "llama", "mini-pythia")
-PLANES = ("3-bit", "4-bit", "3-bit, constant rate", "far", "random")
+PLANES = ("3-bit", "4-bit", "constant-rate", "far", "random")
 WINDOWS = 8  # of 128 tokens for the models of five million parameters, of 256 for the bundled one
 
 
@@ -42,17 +42,19 @@ class Problem:
         return slices.Losses(lambda weights: mean(lower, weights), exact)
 
 
-def problem(model: str, plane: str, device: str) -> Problem:
+def problem(model: str, plane: str, device: str, tokens: int | None = None) -> Problem:
     """The plane called `plane` of `model`.
 
     The near ones hold a checkpoint 50 steps back and weights rounded per channel to 3 or 4 bits, with half of their
     spread around them: at the end of training, the rate decayed, or while it is constant. The far one holds a
-    checkpoint 400 steps back and 2-bit weights. The random one goes ±‖d‖ along two filter-normalized directions.
+    checkpoint 400 steps back and 2-bit weights. The random one goes ±‖d‖ along two filter-normalized directions. The
+    loss is that on `tokens` tokens, or on `WINDOWS` windows.
     """
     final, near, far = _checkpoints(model, plane)
     network = final.to(device)
     theta = Weights.of(network)
-    text = trained.windows("validation", WINDOWS, 256 if model == "mini-pythia" else trained.SEQ_LEN)
+    length = 256 if model == "mini-pythia" else trained.SEQ_LEN
+    text = trained.windows("validation", tokens // length if tokens else WINDOWS, length)
     objective = TokenCrossEntropy(network, batches(text, 8, device))
     if plane == "random":
         directions = [random_direction(theta, seed) for seed in (0, 1)]

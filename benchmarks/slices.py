@@ -1,6 +1,6 @@
 """Slices: how many evaluations a picture takes and how wrong it then is, what one evaluation costs, and memory.
 
-    make bench-slices                                   # everything: most of an hour on two CPU cores
+    make bench-slices                                   # everything: an hour and a half on two CPU cores
     make bench-slices ARGS='--only cell'
     make bench-slices ARGS='--only pictures --models gpt_neox --planes 3-bit,random'
 
@@ -11,6 +11,7 @@ Sections:
 * cell: one cell of a dense scan, in turn with a bare forward pass and with other ways to set weights, cell by cell, so
   that a machine that speeds up or slows down does so for all.
 * memory: the peak of a fresh process that evaluates a plane, over one that only evaluates the model.
+* ways: compiled, captured in CUDA graphs, several cells at once under vmap.
 
 A scan does for each cell what a bare pass does, plus 3 reads and 1 write of every weight: 16 bytes a parameter against
 2 floating-point operations a parameter and token, so beyond a few dozen tokens the floor of the ratio is 1.
@@ -25,8 +26,9 @@ from slice_cell import cell_section
 from slice_memory import memory_section
 from slice_pictures import pictures_section
 from slice_planes import MODELS, PLANES
+from slice_ways import ways_section
 
-SECTIONS = {"pictures": pictures_section, "cell": cell_section, "memory": memory_section}
+SECTIONS = {"pictures": pictures_section, "cell": cell_section, "memory": memory_section, "ways": ways_section}
 
 
 def main() -> None:
