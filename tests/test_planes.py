@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import build
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from test_basin import config
 
 import landscape as ls
 from landscape import slices, viewer
 from landscape.config import SharpnessConfig
-from landscape.errors import ModelError, OptionError
+from landscape.errors import ModelError, OptionError, StoreError
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
@@ -302,8 +304,6 @@ def measured(run: Path, text_file: Path, tmp_path_factory: pytest.TempPathFactor
 def test_eigenvectors_span_the_plane_of_their_eigenvalues(
     render: Render, measured, world: World, spanned: list[slices.Plane]
 ):
-    from safetensors.torch import load_file
-
     (path,) = measured.vectors
     rows = load_file(path)
     first, second = (Weights({n: rows[f"top.{i}.{n}"] for n in world["step30"]}) for i in (0, 1))
@@ -324,6 +324,17 @@ def test_eigenvectors_span_the_plane_of_their_eigenvalues(
     slope = _gradient(world).dot(first)
     assert reading["gradient_alpha"] == pytest.approx(slope, abs=reading["gradient_alpha_error"] + 1e-5)
     assert abs(slope) > 10 * reading["gradient_alpha_error"]
+
+
+def test_other_eigenvectors_are_another_slice(render: Render, measured, tmp_path: Path):
+    (path,) = measured.vectors
+    turned = tmp_path / path.name  # the same name
+    with safe_open(path, "pt") as file:
+        save_file({name: -tensor for name, tensor in load_file(path).items()}, turned, file.metadata())
+    options = {"plane": "eigenvectors", "out": tmp_path / "one.h5", "grid": "3x3"}
+    render(vectors=path, **options)
+    with pytest.raises(StoreError, match="made from other inputs"):
+        render(vectors=turned, **options)
 
 
 def _gradient(world: World) -> Weights:
