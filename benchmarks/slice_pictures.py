@@ -37,6 +37,10 @@ def picture(given: Problem, asked: tuple[float, float], args: argparse.Namespace
     """Two lines, float32 and bfloat16, beside the dense picture."""
     with tempfile.TemporaryDirectory() as folder:
         dense, dense_time = timed(given, Path(folder) / "dense.h5", args, torch.float32, slices.scan)
+        if args.keep:
+            args.keep.mkdir(parents=True, exist_ok=True)
+            grid = {"alpha": dense.alpha, "beta": dense.beta, "loss": dense.loss.astype(np.float32)}
+            np.savez_compressed(args.keep / f"{given.name.replace(', ', '-')}.npz", **grid)
         for dtype in (torch.float32, torch.bfloat16):
 
             def sample(writer: slices.SliceWriter, plane: slices.Plane, losses: slices.Losses) -> None:

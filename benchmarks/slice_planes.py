@@ -73,7 +73,7 @@ def problem(model: str, plane: str, device: str, tokens: int | None = None) -> P
 def _checkpoints(model: str, plane: str) -> list[torch.nn.Module]:
     """The last, one a little before, and one long before."""
     if model == "mini-pythia":
-        last, near = ("step5600", "step4800") if "constant" in plane else ("step8000", "step7200")
+        last, near = ("step6400", "step4800") if "constant" in plane else ("step8000", "step7200")
         return [load_model(resolve(f"{trained.REFERENCE / model}@{step}"), "cpu") for step in (last, near, "step4800")]
     last = trained.STABLE if "constant" in plane else trained.DECAYED
     return [trained.trained(model, step) for step in (last, last - 50, 150)]

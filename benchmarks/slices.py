@@ -20,6 +20,7 @@ A scan does for each cell what a bare pass does, plus 3 reads and 1 write of eve
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import transformers
 from slice_cell import cell_section
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)}")
     parser.add_argument("--planes", default=",".join(PLANES), help=f"of {', '.join(PLANES)}")
     parser.add_argument("--cells", type=int, default=51, help="cells along each axis of a picture")
+    parser.add_argument("--keep", type=Path, help="a folder for the dense pictures (tests/planes has two)")
     parser.add_argument("--repeats", type=int, default=5, help="of the cell section")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()

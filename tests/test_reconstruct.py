@@ -8,9 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.interpolate import RectBivariateSpline
 from surfaces import LEVEL, Asked, Truth, checkerboard, largest_difference, only_noise, rough, smooth, with_hole
 
 from landscape.errors import SliceError
@@ -99,6 +101,19 @@ def test_an_error_stated_when_evaluations_ran_out_is_as_honest(most: int):
                 wrong.append(f"{truth.kind} {seed}: off by {error:.1e}, stated {found.certificate.error:.1e}")
     assert ended_early > 120  # more than half
     assert len(wrong) <= 0.02 * 240, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "tolerance", "most"), [("3-bit", OF_RANGE, 500), ("random", (NO_LIMIT, 1e-3), 3650)])
+def test_certificates_hold_on_wavy_planes_of_a_language_model(name: str, tolerance: tuple[float, float], most: int):
+    """Dense pictures of a trained Llama, as the benchmark of slices keeps them, joined by splines."""
+    dense = np.load(Path(__file__).parent / "planes" / f"llama-{name}.npz")
+    alpha, beta, losses = dense["alpha"], dense["beta"], dense["loss"].astype(np.float64)
+    truth = RectBivariateSpline(alpha, beta, losses)
+    for seed in range(6):
+        found = reconstruct(lambda kind, a, b: float(truth(a, b)[0, 0]), alpha, beta, tolerance, losses.min(), {}, seed)
+        assert largest_difference(on_grid(found.surface, alpha, beta), losses) <= found.certificate.error
+        assert found.certificate.reached
+        assert found.certificate.evaluations < most
 
 
 def test_certificates_are_no_empty_words(outcomes: list[Outcome]):
