@@ -27,7 +27,7 @@ _FASTER = 3.0  # an axis is not raised while its highest coefficients are this m
 _UNFINISHED = 2.0  # where the errors fall so slowly, the last levels do not tell all that is left
 _WORTH_ASKING = 100  # nodes from which on it is asked whether more of them would help
 _HOPE = 2.0  # times as many nodes as are allowed: an extrapolation is not worth more than that
-_REPEATS = 2.0  # nodes per coefficient where an evaluation is noisy
+REPEATS = 2.0  # nodes per coefficient where an evaluation is noisy, or the loss rough
 _NOISE = 3.0  # levels that differ by less than this many standard deviations of one evaluation differ by noise
 
 
@@ -52,11 +52,20 @@ class Attempt:
     checks: np.ndarray
 
 
-def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generator, gives_up: bool = True) -> Attempt:
+def attempt(
+    samples: Samples,
+    bounds: Bounds,
+    most: int,
+    rng: np.random.Generator,
+    gives_up: bool = True,
+    per_coefficient: float = 1.0,
+) -> Attempt:
     """Raise the degree on `bounds` until the error is below `samples.target`, or `most` nodes are used.
 
-    It `gives_up` before, where the errors fall too slowly for the nodes that are left.
+    It `gives_up` before, where the errors fall too slowly for the nodes that are left. With more than one node
+    `per_coefficient`, as noisy evaluations always have, the polynomial is the one nearest to the losses there.
     """
+    per_coefficient = max(per_coefficient, REPEATS if samples.noisy else 1.0)
     axes = 2 if bounds.beta[0] < bounds.beta[1] else 1
     everywhere = candidates(axes)
     known = samples.inside(bounds)
@@ -73,7 +82,7 @@ def attempt(samples: Samples, bounds: Bounds, most: int, rng: np.random.Generato
     history: list[tuple[int, float]] = []
     while True:
         degrees = lower_set(*degree)
-        nodes.grow(lower_set(*np.ceil(degree * _REPEATS**0.5)) if samples.noisy else degrees)
+        nodes.grow(lower_set(*np.ceil(degree * per_coefficient**0.5)) if per_coefficient > 1 else degrees)
         places = from_unit(bounds, nodes.places)
         is_known = nodes.reused >= 0
         places[is_known] = known[nodes.reused[is_known]]  # to the bit, or they would be evaluated again

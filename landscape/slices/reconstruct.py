@@ -1,7 +1,7 @@
 """The loss on a rectangle from few evaluations, with a stated error; where that fails, from all of them.
 
-One polynomial first. Where it takes too many nodes, or a loss is not finite, the rectangle is cut in two that overlap,
-each with a polynomial of its own from the evaluations made so far and new ones; and so on. A piece that has hardly more
+One polynomial first, through all nodes; where it takes many, one that is nearest to twice as many nodes as it has
+coefficients. Where that takes too many, or a loss is not finite, the rectangle is cut in two that overlap, each with a polynomial of its own from the evaluations made so far and new ones; and so on. A piece that has hardly more
 cells than a polynomial needs nodes is evaluated cell by cell, and so is all that is left when polynomials have cost two
 fifths of what all cells would. Where so many evaluations are not allowed, one polynomial takes those that are, which
 serves better than pieces with few of them each, and states the error it then has.
@@ -17,11 +17,12 @@ import numpy as np
 
 from landscape.errors import SliceError
 from landscape.slices.axes import Bounds
-from landscape.slices.panel import CHECKED, LEAST_CHECKS, Attempt, attempt
+from landscape.slices.panel import CHECKED, LEAST_CHECKS, REPEATS, Attempt, attempt
 from landscape.slices.samples import CELL, Evaluate, Place, Samples
 from landscape.slices.surface import Patch, Seam, Surface
 
 _MOST_NODES = 400  # of one polynomial
+_SMOOTH = 150  # nodes after which a loss is taken for rough: waves that a polynomial cannot follow, it magnifies
 _WORTH_IT = 3  # cells per evaluation below which a polynomial saves too little
 _LEAST_NODES = {1: 12, 2: 31}  # evaluations below which no polynomial is accepted, by number of axes
 _OVERLAP = 0.04  # of the side that is cut, to both sides of the cut
@@ -139,7 +140,10 @@ class _Pieces:
             self.why = self.why or f"{few} too few for a polynomial"
             return self._patch(bounds, rows, columns, room)
         rng = np.random.default_rng([self.seed, path])
-        result = attempt(self.samples, bounds, most, rng, gives_up=dense_is_a_way_out)
+        smooth = min(most, _SMOOTH) if dense_is_a_way_out and not self.samples.noisy else most
+        result = attempt(self.samples, bounds, smooth, rng, gives_up=dense_is_a_way_out)
+        if result.ended == "nodes" and result.polynomial and smooth == _SMOOTH:
+            result = attempt(self.samples, bounds, most, rng, per_coefficient=REPEATS)
         if result.ended != "nodes":
             return self._accept(result)
         if not self.why:
