@@ -1,10 +1,11 @@
 """The loss on a rectangle from few evaluations, with a stated error; where that fails, from all of them.
 
-One polynomial first, through all nodes; where it takes many, one that is nearest to twice as many nodes as it has
-coefficients. Where that takes too many, or a loss is not finite, the rectangle is cut in two that overlap, each with a polynomial of its own from the evaluations made so far and new ones; and so on. A piece that has hardly more
-cells than a polynomial needs nodes is evaluated cell by cell, and so is all that is left when polynomials have cost two
-fifths of what all cells would. Where so many evaluations are not allowed, one polynomial takes those that are, which
-serves better than pieces with few of them each, and states the error it then has.
+One polynomial first, through all nodes; where it takes many, one that is nearest to the losses at twice as many nodes
+as it has coefficients. Where that takes too many, or a loss is not finite, the rectangle is cut in two that overlap,
+each with a polynomial of its own from the evaluations made so far and new ones; and so on. A piece that has hardly
+more cells than a polynomial needs nodes is evaluated cell by cell, and so is all that is left when polynomials have
+cost two fifths of what all cells would. Where so many evaluations are not allowed, one polynomial takes those that
+are, which serves better than pieces with few of them each, and states the error it then has.
 """
 
 from __future__ import annotations
