@@ -216,7 +216,10 @@ def test_nothing_sticks_out(name: str, width: int, opened: Any) -> None:
 
 def test_a_run_is_drawn_with_labels_that_do_not_overlap(opened: Any) -> None:
     page = opened("pca")
-    boxes = [box.bounding_box() for box in page.page.locator("#contour .annotation-text-g").all()]
+    boxes = page.page.locator("#contour .annotation-text-g").evaluate_all(  # at one moment: they may be drawn anew
+        "all => all.map(one => { const {x, y, width, height} = one.getBoundingClientRect();"
+        " return {x, y, width, height}; })"
+    )
     assert 3 <= len(boxes) <= 9
     for i, a in enumerate(boxes):
         for b in boxes[:i]:
