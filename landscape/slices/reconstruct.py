@@ -141,10 +141,10 @@ class _Pieces:
             self.why = self.why or f"{few} too few for a polynomial"
             return self._patch(bounds, rows, columns, room)
         rng = np.random.default_rng([self.seed, path])
-        smooth = min(most, _SMOOTH) if dense_is_a_way_out and not self.samples.noisy else most
+        smooth = most if self.samples.noisy else min(most, _SMOOTH)
         result = attempt(self.samples, bounds, smooth, rng, gives_up=dense_is_a_way_out)
-        if result.ended == "nodes" and result.polynomial and smooth == _SMOOTH:
-            result = attempt(self.samples, bounds, most, rng, per_coefficient=REPEATS)
+        if result.ended == "nodes" and result.polynomial and smooth < most:
+            result = attempt(self.samples, bounds, most, rng, gives_up=dense_is_a_way_out, per_coefficient=REPEATS)
         if result.ended != "nodes":
             return self._accept(result)
         if not self.why:
