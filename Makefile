@@ -14,15 +14,19 @@ TEXT ?= $(REFERENCE)/corpus/validation.jsonl.xz
 CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
 endif
 
-option = $(if $($(1)),--$(2) '$($(1))')
-OPTIONS = $(call option,PREV,prev) $(call option,QUANT,quant) $(call option,TEXT,text) \
-	$(call option,CALIBRATION,calibration) $(call option,GRID,grid) $(call option,BOUNDS,bounds) \
-	$(call option,PLANE,plane) $(call option,TO,to) $(call option,PARAMS,params) $(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) $(call option,DTYPE,dtype) \
-	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
+# What each target takes by name; NAME becomes --name. Any other option goes through ARGS.
+slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TOKENS SEQ_LEN DTYPE DEVICE OUT
+sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN DEVICE OUT
 
-SHARPNESS = $(call option,QUANT,quant) $(call option,TEXT,text) $(call option,CALIBRATION,calibration) \
-	$(call option,PARAMS,params) $(call option,TOKENS,tokens) $(call option,SEQ_LEN,seq-len) \
-	$(call option,DEVICE,device) $(call option,OUT,out) $(ARGS)
+options = $(foreach name,$(filter-out MODEL,$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
+
+# A misspelt name would be ignored otherwise, and the default drawn in its place.
+given := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+taken := $(foreach goal,$(MAKECMDGOALS),$($(goal)_takes)) ARGS PYTHON
+unknown := $(filter-out $(taken),$(given))
+ifneq ($(unknown),)
+$(error make $(or $(MAKECMDGOALS),help) takes no $(unknown); it takes $(taken))
+endif
 
 help: ## this menu
 	@echo 'make TARGET [NAME=value ...]'
@@ -30,16 +34,14 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo 'slices takes MODEL, PLANE, PREV, QUANT, TO, PARAMS, TEXT, CALIBRATION, GRID, BOUNDS, TOKENS, SEQ_LEN, DTYPE,'
-	@echo 'DEVICE, OUT;'
-	@echo 'sharpness MODEL, TEXT, PARAMS, QUANT, CALIBRATION, TOKENS, SEQ_LEN, DEVICE, OUT;'
+	@$(foreach target,slices sharpness,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
-	@$(BIN)/landscape slice '$(MODEL)' $(OPTIONS)
+	@$(BIN)/landscape slice '$(MODEL)' $(options)
 
 sharpness: $(INSTALLED) ## Hessian eigenvalues, trace and density: the bundled run, or MODEL=… TEXT=…
-	@$(BIN)/landscape sharpness '$(MODEL)' $(SHARPNESS)
+	@$(BIN)/landscape sharpness '$(MODEL)' $(options)
 
 test: $(INSTALLED) ## run the tests
 	@$(BIN)/pytest $(ARGS)

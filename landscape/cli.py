@@ -60,6 +60,7 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
                 sys.exit(130)
 
         interruptible.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        interruptible.__doc__ = (command.__doc__ or "").replace(r"\b", "\b")  # click keeps lines after \b
         interruptible.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return interruptible
 
@@ -104,7 +105,7 @@ def _sharpness(**options: Any) -> None:
     Prints a table and writes an HDF5 file, and a PDF and PNG of the density. Interrupted, the same command goes
     on where it stopped, in the middle of a Lanczos iteration too.
 
-    
+    \b
     Sharpness as in arXiv 2510.06213, 100 windows of 2048 tokens:
       landscape sharpness EleutherAI/pythia-160m@step143000 --text refinedweb
     Without the embeddings, with the trace of every layer:
@@ -148,7 +149,7 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # a usage error of typer's, whichever click it carries
             raise
-        sys.exit(_fail(error.format_message()))
+        sys.exit(_fail(error.format_message().replace("Value error, ", "")))  # a choice's, left over by typer
 
 
 def _fail(message: str) -> int:

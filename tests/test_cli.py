@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -75,6 +76,14 @@ def test_help_teaches(landscape):
         assert f"'{kind}'" in out, kind
 
 
+@pytest.mark.parametrize("command", ["slice", "sharpness"])
+def test_help_shows_each_example_on_a_line_of_its_own(landscape, command: str):
+    code, out, _ = landscape(command, "--help")
+    assert code == 0
+    assert len(re.findall(rf"^ +landscape {command} ", out, re.MULTILINE)) >= 3
+    assert "\\b" not in out
+
+
 def test_help_answers_at_once():
     """Nothing heavy is loaded for it: half a second of this process's own time, the interpreter's start included."""
     command = [Path(sys.executable).with_name("landscape"), "slice", "--help"]
@@ -135,7 +144,7 @@ CASES = {
     "bad device": (["{run}", "--device", "cuda:7"], "torch cannot use it here"),
     "unknown option": (["{run}", "--qaunt", "rtn-w3-g16"], "--quant"),
     "no model": ([], "model"),
-    "unknown plane": (["{run}", "--plane", "banana"], "'banana' is not one of 'checkpoints', 'random'"),
+    "unknown plane": (["{run}", "--plane", "banana"], "'--plane': 'banana' is not one of 'checkpoints', 'random'"),
     "pca of a lone model": (["{lone}", "--plane", "pca"], "--plane pca: lone has 0 other checkpoints before it"),
     "pca of the first steps": (["{run}@20", "--plane", "pca"], "run@step20 has 1 other checkpoints before it"),
     "pca of one": (["{run}", "--plane", "pca", "--checkpoints", "1"], "--checkpoints 1: expected a whole number"),

@@ -1,0 +1,52 @@
+"""The Makefile's names are options of the commands, and a misspelt one is an error."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def make(*words: str) -> subprocess.CompletedProcess[str]:
+    """What make would run, in an environment that knows of no make around it."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", "-n", *words], cwd=ROOT, env=bare, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("slices", "MODLE=x"), ("sharpness", "PLANE=pca"), ("slices", "quant=rtn-w3"), ("check", "QUANT=x"), ("X=",)],
+)
+def test_a_name_that_the_target_does_not_take_is_an_error(words: tuple[str, ...]):
+    made = make(*words)
+    assert made.returncode == 2
+    assert words[-1].split("=")[0] in made.stderr
+    assert "takes no" in made.stderr
+
+
+@pytest.mark.parametrize(("target", "command"), [("slices", "slice"), ("sharpness", "sharpness")])
+def test_every_name_is_an_option(target: str, command: str):
+    takes = re.search(rf"^{target}_takes := MODEL (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert takes is not None
+    names = takes[1].split()
+    made = make(target, "MODEL=org/name@main", *(f"{name}=v*{name}" for name in names))
+    assert made.returncode == 0, made.stderr
+    line = made.stdout.splitlines()[-1]
+    assert line.startswith(f".venv/bin/landscape {command} 'org/name@main' ")
+    explained = subprocess.run(
+        [Path(sys.executable).with_name("landscape"), command, "--help"],
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    for name in names:
+        option = "--" + name.lower().replace("_", "-")
+        assert f"{option} 'v*{name}'" in line
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option
