@@ -211,7 +211,7 @@ def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int
     columns: dict[str, list[Any]] = {}
     for report in chosen.reports:
         for layer in report.layers:
-            row = {"quantizer": report.quantizer, **asdict(layer)} if len(chosen.reports) > 1 else asdict(layer)
+            row = asdict(layer) | ({"quantizer": report.quantizer} if len(chosen.reports) > 1 else {})
             for name, value in row.items():
                 columns.setdefault(name, []).append(value)
     return slices.Layout(
@@ -268,6 +268,7 @@ def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary:
         "vocabulary": vocabulary,
         "quantized_parameters": reports[0].quantized_parameters if reports else 0,
         "total_parameters": plane.origin.numel(),
+        "weight_half": any(report.weight_half for report in reports),
         "text": display_name(config.text),
         "eval_tokens": text.evaluation.n_tokens,
         "eval_windows": len(text.evaluation),

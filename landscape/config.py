@@ -46,7 +46,8 @@ class MeasurementConfig:
         ":configuration:split.",
     )
     calibration: str | None = option(
-        None, "Calibration text for GPTQ. Default: what follows the evaluation windows in TEXT."
+        None,
+        "Calibration text, for methods that look at activations. Default: what follows the evaluation windows in TEXT.",
     )
     tokenizer: str | None = option(None, "Take the tokenizer of this model instead of MODEL's own.")
     seq_len: int | None = option(None, "Tokens per window. Default: 2048, or the model's context if shorter.")
@@ -120,7 +121,8 @@ class SliceConfig(MeasurementConfig):
     )
     quant: str = option(
         "gptq-w3-g128",
-        "Quantizer: rtn or gptq, -w2 to -w8, -g{size} or -channel, -asym, …; two with a comma for --plane quantizers.",
+        "Quantizer: gptq-w3-g128, rtn-w4-g64-asym, awq-w4-g128, hqq-w4-g64, smoothquant-w8-channel, int8, nf4, … "
+        "(docs/quantizers.md); two with a comma for --plane quantizers.",
     )
     to: str | None = option(None, "The other end of --plane line: @revision in the same run, or any other reference.")
     vectors: Path | None = option(

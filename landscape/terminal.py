@@ -199,8 +199,9 @@ def _quantization(stored: StoredSlice) -> list[str]:
         )
     if facts["quantized_parameters"]:
         calibrated = f", calibrated on {facts['calibration_tokens']:,} tokens" if facts["calibration_tokens"] else ""
+        half = ": the weight half alone, activations are not rounded" if facts.get("weight_half") else ""
         lines.append(
-            f"{facts['quantized_parameters']:,} of {facts['total_parameters']:,} parameters quantized{calibrated}"
+            f"{facts['quantized_parameters']:,} of {facts['total_parameters']:,} parameters quantized{calibrated}{half}"
         )
     return lines
 
@@ -209,17 +210,26 @@ def _about_layers(layers: dict[str, np.ndarray]) -> list[str]:
     if not layers:
         return []
     notes = []
-    shorter = layers["inputs"] % layers["group_size"]
-    if ragged := int((shorter > 0).sum()):
-        notes.append(
-            f"groups of {layers['group_size'][shorter > 0][0]} do not divide {ragged} of {len(shorter)} layers "
-            f"({layers['inputs'][shorter > 0][0]} inputs): their last group is shorter"
-        )
+    if ragged := _ragged(layers):
+        notes.append(ragged)
     if retries := int(layers["retries"].sum()):
         notes.append(f"{retries} factorizations needed more damping; see the layers in the page")
     if fallen := [str(name) for name in layers["name"][layers["fallback"]]]:
         notes.append(f"GPTQ failed on {len(fallen)} layers, which are rounded to nearest: {', '.join(fallen[:4])}")
     return notes
+
+
+def _ragged(layers: dict[str, np.ndarray]) -> str:
+    """Layers whose last group is shorter. Blocks of a 4-bit code run across rows; one scale a matrix is no group."""
+    inputs, size = layers["inputs"], layers["group_size"]
+    codes = [str(name).startswith(("nf4", "fp4")) for name in layers["quantizer"]] if "quantizer" in layers else False
+    shorter = (size <= inputs) & (inputs % size > 0) & ~np.asarray(codes)
+    if not shorter.any():
+        return ""
+    return (
+        f"groups of {size[shorter][0]} do not divide {shorter.sum()} of {len(shorter)} layers "
+        f"({inputs[shorter][0]} inputs): their last group is shorter"
+    )
 
 
 def _relative_change(point: StoredPoint, origin: StoredPoint) -> float:

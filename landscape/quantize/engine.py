@@ -2,72 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
 from landscape.errors import QuantizerError
-from landscape.quantize.gptq import gptq
-from landscape.quantize.grid import group_sizes
+from landscape.quantize.grid import check_group_size
 from landscape.quantize.layers import Layer, linear_layers
-from landscape.quantize.names import Quantizer
-from landscape.quantize.rtn import round_to_nearest
-from landscape.quantize.sequential import quantize_sequentially
+from landscape.quantize.matrix import quantize_matrices
+from landscape.quantize.names import Quantizer, fits
+from landscape.quantize.report import LayerReport, Report
+from landscape.quantize.sequential import Inputs, quantize_sequentially
 from landscape.tokens import Windows
 from landscape.weights import Weights
-
-
-@dataclass(frozen=True)
-class LayerReport:
-    """One layer, δ = Ŵ − W.
-
-    Attributes:
-        name: the layer, as in the model.
-        inputs, bits, group_size: its inputs, and its grid; a group is the number of inputs that share a scale.
-        step_norm: ‖δ‖.
-        weight_error: ‖δ‖ / ‖W‖.
-        output_error: ‖Xδᵀ‖² / ‖XWᵀ‖² on the calibration inputs; NaN for a method that looks at none.
-        rtn_output_error: the same for round-to-nearest on the same grid.
-        damping, retries: what the factorization took in the end.
-        dead_inputs: inputs that were zero on every calibration token.
-        fallback: rounded to nearest because no damping helped.
-    """
-
-    name: str
-    inputs: int
-    bits: int
-    group_size: int
-    step_norm: float
-    weight_error: float
-    output_error: float = math.nan
-    rtn_output_error: float = math.nan
-    damping: float = math.nan
-    retries: int = 0
-    dead_inputs: int = 0
-    fallback: bool = False
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was quantized: a row per layer, and how many of the model's parameters they hold."""
-
-    quantizer: str
-    layers: tuple[LayerReport, ...]
-    quantized_parameters: int
-    total_parameters: int
-    calibration_tokens: int
-
-    @property
-    def retries(self) -> int:
-        """Factorizations that had to be tried again."""
-        return sum(layer.retries for layer in self.layers)
-
-    @property
-    def fallbacks(self) -> tuple[str, ...]:
-        """The layers that were rounded to nearest instead."""
-        return tuple(layer.name for layer in self.layers if layer.fallback)
 
 
 def quantize(
@@ -82,76 +29,73 @@ def quantize(
     Θ̂ shares memory with the model for every tensor that is not quantized.
 
     Raises:
-        QuantizerError: no calibration where the method needs it, a group size that does not fit, or a model
-            without linear layers.
+        QuantizerError: no calibration text or too little where the method needs it, a group size that does not fit,
+            an override that fits no layer, weights or activations that are not finite, a model without linear layers.
     """
     weights = Weights.of(model)
-    layers = linear_layers(model)
-    groups = group_sizes(quantizer.group_size, {layer.name: layer.inputs for layer in layers})
+    recipes = _recipes(quantizer, model)
+    layers = list(recipes)
     reports: list[LayerReport] = []
 
-    def advance() -> None:
+    def together(some: Sequence[Layer], inputs: Inputs | None) -> list[Tensor]:
+        matrices = [layer.as_matrix(layer.weight.detach()) for layer in some]
+        done = quantize_matrices([layer.name for layer in some], matrices, [recipes[layer] for layer in some], inputs)
+        reports.extend(row for _, row in done)
         on_progress(len(reports), len(layers))
+        return [matrix for matrix, _ in done]
 
-    if quantizer.method == "rtn":
-        calibration = None
+    if quantizer.needs_calibration:
+        windows = _checked(quantizer, calibration, layers)
+        feeds_on = quantizer.method == "gptq"
+        quantized = quantize_sequentially(model, layers, windows, together, batch_size, feeds_on)
+    else:
         quantized = {}
         for layer in layers:
-            group = groups[layer.name]
-            matrix = layer.as_matrix(weights[layer.weight_name])
-            rounded = round_to_nearest(matrix, quantizer.bits, group, quantizer.symmetric)
-            reports.append(_report(layer, quantizer, matrix, rounded, group))
-            quantized[layer.weight_name] = layer.as_matrix(rounded).contiguous()
-            advance()
-    elif calibration is None or not len(calibration):
-        raise QuantizerError(f"quantizer {quantizer}: needs calibration text, and there is none")
-    else:
-
-        def one(layer: Layer, gram: Tensor) -> Tensor:
-            rounded, row = _gptq_layer(layer, quantizer, groups[layer.name], gram)
-            reports.append(row)
-            return rounded
-
-        quantized = quantize_sequentially(model, calibration, one, batch_size, advance)
+            quantized[layer.weight_name] = layer.as_matrix(together([layer], None)[0]).contiguous()
     return Weights({name: quantized.get(name, tensor) for name, tensor in weights.items()}), Report(
         quantizer=str(quantizer),
         layers=tuple(reports),
         quantized_parameters=sum(tensor.numel() for tensor in quantized.values()),
         total_parameters=weights.numel(),
-        calibration_tokens=calibration.n_tokens if calibration is not None else 0,
+        calibration_tokens=calibration.n_tokens if calibration is not None and quantizer.needs_calibration else 0,
+        weight_half=quantizer.weight_half,
     )
 
 
-def _gptq_layer(layer: Layer, quantizer: Quantizer, group: int, gram: Tensor) -> tuple[Tensor, LayerReport]:
-    matrix = layer.as_matrix(layer.weight.detach())
-    bits, symmetric = quantizer.bits, quantizer.symmetric
-    result = gptq(matrix, gram, bits, group, symmetric, quantizer.act_order, quantizer.static_groups, quantizer.damping)
-    nearest = round_to_nearest(matrix, bits, group, symmetric)
-    row = _report(
-        layer,
-        quantizer,
-        matrix,
-        result.weight,
-        group,
-        output_error=output_error(matrix, result.weight, gram),
-        rtn_output_error=output_error(matrix, nearest, gram),
-        damping=result.damping,
-        retries=result.retries,
-        dead_inputs=result.dead_inputs,
-        fallback=result.fallback,
-    )
-    return result.weight, row
+def _recipes(quantizer: Quantizer, model: nn.Module) -> dict[Layer, Quantizer]:
+    """What holds for each layer that is quantized."""
+    layers = linear_layers(model)
+    for pattern, words in quantizer.overrides:
+        if any(fits(pattern, layer.name) for layer in layers):
+            continue
+        elsewhere = [name for name, _ in model.named_modules() if fits(pattern, name)]
+        if elsewhere:
+            raise QuantizerError(
+                f"quantizer {quantizer}: {pattern}={words} is about {elsewhere[0]}; only linear layers inside the "
+                "decoder blocks are quantized, embeddings and output head stay as they are"
+            )
+        raise QuantizerError(
+            f"quantizer {quantizer}: {pattern} fits no layer; expected parts of a name such as {layers[0].name}"
+        )
+    resolved = {layer: quantizer.at(layer.name) for layer in layers}
+    recipes = {layer: recipe for layer, recipe in resolved.items() if recipe is not None}
+    if not recipes:
+        raise QuantizerError(f"quantizer {quantizer}: leaves every layer in float; nothing to quantize")
+    for size in {recipe.group_size for recipe in recipes.values()} - {None}:
+        assert size is not None
+        check_group_size(
+            size, {layer.name: layer.inputs for layer, recipe in recipes.items() if recipe.group_size == size}
+        )
+    return recipes
 
 
-def output_error(weight: Tensor, rounded: Tensor, gram: Tensor) -> float:
-    """‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖² from XᵀX: tr(δ XᵀX δᵀ) / tr(W XᵀX Wᵀ), in float64."""
-    gram, weight, step = gram.double(), weight.double(), (rounded - weight).double()
-    return float(((step @ gram) * step).sum() / ((weight @ gram) * weight).sum())
-
-
-def _report(
-    layer: Layer, quantizer: Quantizer, weight: Tensor, rounded: Tensor, group: int, **rest: float | bool
-) -> LayerReport:
-    step = float((rounded - weight).double().norm())
-    error = step / float(weight.double().norm()) if step else 0.0
-    return LayerReport(layer.name, layer.inputs, quantizer.bits, group, step, error, **rest)  # type: ignore[arg-type]
+def _checked(quantizer: Quantizer, calibration: Windows | None, layers: Sequence[Layer]) -> Windows:
+    if calibration is None or not len(calibration):
+        raise QuantizerError(f"quantizer {quantizer}: needs calibration text, and there is none")
+    widest = max(layers, key=lambda layer: layer.inputs)
+    if quantizer.method == "gptq" and calibration.n_tokens < widest.inputs:
+        raise QuantizerError(
+            f"quantizer {quantizer}: {calibration.n_tokens} calibration tokens for the {widest.inputs} inputs of "
+            f"{widest.name}; expected at least as many tokens as inputs, give more text or more --calibration-windows"
+        )
+    return calibration

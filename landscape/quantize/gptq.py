@@ -12,40 +12,55 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from landscape.quantize.grid import Grid, fit, grouped
+from landscape.quantize.grid import Grid, Rounded, fit
 from landscape.quantize.rtn import round_to_nearest
 
 DAMPING_STEP = 0.01  # added to the damping after each Cholesky factorization that fails
 DAMPING_RETRIES = 10
 _BLOCK = 128  # columns whose updates are applied to the rest of the matrix in one product
+_BEYOND = 0.5 * (1 + 1e-3)  # steps between a weight and its level from which the weight was outside of its grid
 
 
 @dataclass(frozen=True)
 class GptqResult:
-    """Ŵ, and what it took: the damping that worked, retries before it, inputs never active, fallback to rounding."""
+    """Ŵ with its grid, and what it took.
 
-    weight: Tensor
+    Attributes:
+        rounded: Ŵ and its steps.
+        saturation: share of the weights that lay outside their grid when their turn came.
+        damping, retries: the damping that worked, and the tries before it.
+        fallback: no damping did; Ŵ is round-to-nearest.
+    """
+
+    rounded: Rounded
+    saturation: float
     damping: float
     retries: int
-    dead_inputs: int
     fallback: bool
+
+    @property
+    def weight(self) -> Tensor:
+        """Ŵ."""
+        return self.rounded.weight
 
 
 def gptq(
     weight: Tensor,
     gram: Tensor,
     bits: int,
-    group: int,
-    symmetric: bool = True,
+    group: int | None,
+    levels: str = "symmetric",
+    clip: bool = False,
     act_order: bool = True,
     static_groups: bool = False,
     damping: float = 0.05,
 ) -> GptqResult:
-    """Ŵ for a matrix (outputs, inputs) and `gram` XᵀX (inputs, inputs), computed in float64 or the dtype of `weight`.
+    """Ŵ for a matrix (outputs, inputs) and `gram` XᵀX (inputs, inputs), factorized in float64.
 
     `act_order` takes the inputs in order of falling (XᵀX)_jj. Groups are then formed in that order, their grids fitted
-    to the weights as updated so far; `static_groups` fits them to the untouched matrix in its own order instead. An
-    input that is never active is rounded like any other, but takes no part in the updates.
+    to the weights as updated so far; `static_groups` fits them to the untouched matrix in its own order instead. One
+    grid for the whole matrix (`group` None) is always fitted before. An input that is never active is rounded like any
+    other, but takes no part in the updates.
 
     A factorization that fails is tried again with more damping; when all tries fail, Ŵ is round-to-nearest and
     `fallback` is set.
@@ -53,40 +68,51 @@ def gptq(
     dead = gram.diagonal() == 0
     gram = gram.clone()
     gram.diagonal()[dead] = 1.0
-    order = torch.argsort(gram.diagonal(), descending=True, stable=True) if act_order else torch.arange(len(gram))
+    n = len(gram)
+    order = torch.argsort(gram.diagonal(), descending=True, stable=True) if act_order else torch.arange(n)
     order = order.to(weight.device)
     factor, used, retries = _inverse_factor(gram[order][:, order], damping)
-    n_dead = int(dead.sum())
     if factor is None:
-        rounded = round_to_nearest(weight, bits, group, symmetric)
-        return GptqResult(rounded, used, retries, n_dead, fallback=True)
+        nearest = round_to_nearest(weight, bits, group, levels, clip)
+        beyond = (nearest.weight - weight).abs() > _BEYOND * nearest.step
+        return GptqResult(nearest, float(beyond.double().mean()), used, retries, fallback=True)
 
     factor = factor.to(weight.dtype)
-    static = fit(grouped(weight, group), bits, symmetric) if static_groups else None
+    before = _grids_before(weight, bits, group, levels, clip) if static_groups or group is None else None
+    size = group or n
     rest = weight[:, order].clone()
-    rounded = torch.empty_like(rest)
-    inputs = rest.shape[1]
+    rounded, step = torch.empty_like(rest), torch.empty_like(rest)
     # Blocks end where groups end, so that a grid is always fitted to fully updated columns.
-    block = group if _BLOCK < group < inputs else max(1, _BLOCK // group) * group if group < inputs else _BLOCK
+    block = size if _BLOCK < size < n else max(1, _BLOCK // size) * size if size < n else _BLOCK
     grid: Grid | None = None
-    for start in range(0, inputs, block):
-        end = min(start + block, inputs)
+    beyond = torch.zeros((), dtype=torch.int64, device=weight.device)
+    for start in range(0, n, block):
+        end = min(start + block, n)
         errors = torch.empty_like(rest[:, start:end])
         for j in range(start, end):
-            if static is not None:
-                grid = static[int(order[j]) // group]
-            elif j % group == 0:
-                grid = fit(rest[:, j : j + group], bits, symmetric)
+            if before is not None:
+                grid = before[int(order[j]) // size]
+            elif j % size == 0:
+                grid = fit(rest[:, j : j + size], bits, levels, clip)
             assert grid is not None
             column = rest[:, j : j + 1]
             rounded[:, j : j + 1] = grid.round(column)
+            step[:, j : j + 1] = grid.scale
             error = (column - rounded[:, j : j + 1]) / factor[j, j]
             errors[:, j - start : j - start + 1] = error
             rest[:, j + 1 : end] -= error * factor[j, j + 1 : end]
+        moved = errors * factor.diagonal()[start:end]
+        beyond += (moved.abs() > _BEYOND * step[:, start:end]).sum()
         rest[:, end:] -= errors @ factor[start:end, end:]
-    restored = torch.empty_like(rounded)
-    restored[:, order] = rounded
-    return GptqResult(restored, used, retries, n_dead, fallback=False)
+    back = torch.argsort(order)
+    result = Rounded(rounded[:, back], step[:, back])
+    return GptqResult(result, int(beyond) / weight.numel(), used, retries, fallback=False)
+
+
+def _grids_before(weight: Tensor, bits: int, group: int | None, levels: str, clip: bool) -> list[Grid]:
+    if group is None:
+        return [fit(weight.reshape(1, -1), bits, levels, clip)]
+    return [fit(part, bits, levels, clip) for part in weight.split(group, dim=1)]
 
 
 def _inverse_factor(gram: Tensor, damping: float) -> tuple[Tensor | None, float, int]:

@@ -1,60 +1,76 @@
-"""Run a model block by block over calibration windows and quantize each linear layer on the inputs it really gets.
+"""Run a model block by block over calibration windows and show each linear layer's inputs to whoever quantizes it.
 
-Inputs come from a model whose earlier layers are quantized already, also within a block: the query, key and value
-projections first, then the output projection on what they now produce, and so on (the "true sequential" order).
+For GPTQ the inputs come from a model whose earlier layers are quantized already, also within a block: the query, key
+and value projections first, then the output projection on what they now produce, and so on (the "true sequential"
+order). For methods that only look at activations they come from the model as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from landscape.errors import QuantizerError
-from landscape.quantize.layers import Layer, decoder_blocks, linear_layers
+from landscape.quantize.layers import Layer, decoder_blocks
 from landscape.tokens import Windows
 
-Advance = Callable[[], None]
+
+@dataclass(frozen=True)
+class Inputs:
+    """The activations X (tokens, inputs) that feed some layers, summed up.
+
+    Attributes:
+        gram: XᵀX / tokens, float64.
+        mean_abs, max_abs: mean and largest |x_j|, float32.
+        after_norm: X is what a normalization layer puts out.
+    """
+
+    gram: Tensor
+    mean_abs: Tensor
+    max_abs: Tensor
+    after_norm: bool
 
 
 def quantize_sequentially(
     model: nn.Module,
+    layers: Sequence[Layer],
     calibration: Windows,
-    quantize_layer: Callable[[Layer, Tensor], Tensor],
+    quantize_layers: Callable[[Sequence[Layer], Inputs], Sequence[Tensor]],
     batch_size: int,
-    advance: Advance = lambda: None,
+    feeds_on: bool = True,
 ) -> dict[str, Tensor]:
-    """Quantized tensors by parameter name; `quantize_layer(layer, gram)` gives one matrix from its XᵀX / tokens.
+    """Quantized tensors of `layers` by parameter name.
 
-    The model is changed on the way and restored bit for bit before this returns or raises. `advance` is called once
-    per layer. Activations of all calibration tokens entering one block are held at a time.
+    `quantize_layers(some, inputs)` gives the matrices of layers that the same X feeds. With `feeds_on` what comes
+    after sees their outputs. The model is changed on the way and restored bit for bit before this returns or raises.
+    Activations of all calibration tokens entering one block are held at a time.
     """
     prefix, blocks = decoder_blocks(model)
-    by_name = {layer.name: layer for layer in linear_layers(model)}
     originals: dict[str, Tensor] = {}
     quantized: dict[str, Tensor] = {}
     try:
         with torch.no_grad():
             calls = _capture(model, blocks, calibration, batch_size)
             for index, block in enumerate(blocks):
-                inside = [layer for name, layer in by_name.items() if name.startswith(f"{prefix}.{index}.")]
-                for group in _in_order(block, inside, calls[0], index):
-                    grams = _grams(block, group, calls, index)
-                    for layer in group:
-                        parameter = layer.weight
-                        originals[layer.weight_name] = parameter.detach().clone()
-                        matrix = quantize_layer(layer, grams[layer.name])
-                        parameter.copy_(layer.as_matrix(matrix))
-                        quantized[layer.weight_name] = parameter.detach().clone()
-                        advance()
+                inside = [layer for layer in layers if layer.name.startswith(f"{prefix}.{index}.")]
+                for group, after_norm in _in_order(block, inside, calls[0], index):
+                    inputs = _inputs(block, group, calls, index, after_norm)
+                    for layer, matrix in zip(group, quantize_layers(group, inputs), strict=True):
+                        tensor = layer.as_matrix(matrix).contiguous()
+                        quantized[layer.weight_name] = tensor
+                        if feeds_on:
+                            originals[layer.weight_name] = layer.weight.detach().clone()
+                            layer.weight.copy_(tensor)
                 for call in calls:
                     call.hidden = _first(block(call.hidden, *call.args[index], **call.kwargs[index]))
     finally:
         with torch.no_grad():
-            for layer in by_name.values():
+            for layer in layers:
                 if layer.weight_name in originals:
                     layer.weight.copy_(originals[layer.weight_name])
     return quantized
@@ -105,10 +121,11 @@ def _capture(model: nn.Module, blocks: nn.ModuleList, windows: Windows, batch_si
     return calls
 
 
-def _in_order(block: nn.Module, layers: list[Layer], call: _Call, index: int) -> list[list[Layer]]:
-    """The layers of a block in the order they run; those fed by one tensor together."""
+def _in_order(block: nn.Module, layers: list[Layer], call: _Call, index: int) -> list[tuple[list[Layer], bool]]:
+    """The layers of a block in the order they run, those fed by one tensor together, and whether a norm made it."""
     seen: list[tuple[int, Layer]] = []
-    kept: list[Tensor] = []  # inputs stay alive, or another tensor could get the address of one that is gone
+    normalized: set[int] = set()
+    kept: list[Tensor] = []  # tensors stay alive, or another could get the address of one that is gone
 
     def note(layer: Layer) -> Callable[..., None]:
         def hook(_module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -117,20 +134,38 @@ def _in_order(block: nn.Module, layers: list[Layer], call: _Call, index: int) ->
 
         return hook
 
-    _run_with_hooks(block, call, index, {layer: note(layer) for layer in layers})
+    def note_norm(_module: nn.Module, _args: Any, output: Any) -> None:
+        kept.append(output)
+        normalized.add(output.data_ptr())
+
+    norms = [module.register_forward_hook(note_norm) for module in block.modules() if _is_norm(module)]
+    try:
+        _run_with_hooks(block, call, index, {layer: note(layer) for layer in layers})
+    finally:
+        for handle in norms:
+            handle.remove()
     groups: list[tuple[int, list[Layer]]] = []
     for address, layer in seen:
         if groups and groups[-1][0] == address:
             groups[-1][1].append(layer)
         else:
             groups.append((address, [layer]))
-    return [group for _, group in groups]
+    return [(group, address in normalized) for address, group in groups]
 
 
-def _grams(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int) -> dict[str, Tensor]:
-    """XᵀX / tokens of each layer's inputs, accumulated in float64; layers of a group share one product."""
+def _is_norm(module: nn.Module) -> bool:
+    """A module whose only weights are gains, one per feature."""
+    own = list(module.parameters())
+    return bool(own) and all(parameter.dim() == 1 for parameter in own)
+
+
+def _inputs(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int, after_norm: bool) -> Inputs:
+    """What feeds `layers`, over all calls, accumulated in float64."""
     first = layers[0]
-    gram = torch.zeros(first.inputs, first.inputs, dtype=torch.float64, device=first.weight.device)
+    device = first.weight.device
+    gram = torch.zeros(first.inputs, first.inputs, dtype=torch.float64, device=device)
+    total = torch.zeros(first.inputs, dtype=torch.float64, device=device)
+    largest = torch.zeros(first.inputs, device=device)
     count = 0
 
     for call in calls:
@@ -138,14 +173,17 @@ def _grams(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int
         def add(_module: nn.Module, args: tuple[Any, ...], call: _Call = call) -> None:
             nonlocal count
             inputs = call.tokens(args[0]).float()
+            size = inputs.abs()
             gram.add_(inputs.T @ inputs)
+            total.add_(size.sum(dim=0, dtype=torch.float64))
+            torch.maximum(largest, size.amax(dim=0), out=largest)
             count += len(inputs)
             raise _SeenEnough  # the rest of the block does not matter here
 
         _run_with_hooks(block, call, index, {first: add})
     if not bool(gram.isfinite().all()):
         raise QuantizerError(f"{first.name}: non-finite activations on the calibration text; the model overflows here")
-    return {layer.name: gram / count for layer in layers}
+    return Inputs(gram / count, (total / count).float(), largest, after_norm)
 
 
 def _run_with_hooks(block: nn.Module, call: _Call, index: int, hooks: dict[Layer, Callable[..., None]]) -> None:

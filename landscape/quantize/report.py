@@ -1,0 +1,132 @@
+"""What quantization did, layer by layer: the figures that later explain a quantization error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from landscape.quantize.grid import Rounded
+
+_BEYOND = 0.5 * (1 + 1e-3)  # steps; the extremes of a symmetric grid lie half a step outside
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer, δ = Ŵ − W.
+
+    Attributes:
+        name: the layer, as in the model.
+        quantizer: what rounded it, or `float`.
+        inputs: its inputs.
+        bits: of one weight's level; 0 for a layer that is not quantized.
+        group_size: weights that share a scale.
+        bits_per_weight: what storing it takes, scales and offsets and what was kept included.
+        step_norm: ‖δ‖.
+        weight_error: ‖δ‖ / ‖W‖.
+        output_error: ‖Xδᵀ‖² / ‖XWᵀ‖² on the calibration inputs; NaN for a method that looks at none.
+        rtn_output_error: the same for round-to-nearest with the same bits, groups and levels.
+        excess_kurtosis: of the entries of W: E(w − μ)⁴ / σ⁴ − 3.
+        max_over_median: max|w| / median|w|.
+        saturation: share of the weights that lay more than half a step outside their grid.
+        misalignment: root mean square distance of a weight from the lattice of its grid, in steps; 1/√12 = 0.289 when
+            weights lie anywhere between levels, 0 when they lie on them already.
+        kept_inputs: inputs whose weights stay as they are.
+        dead_inputs: inputs that were zero on every calibration token.
+        redundant_inputs: inputs that are combinations of others on the calibration tokens, so that XᵀX is singular.
+        damping, retries: what GPTQ's factorization took in the end.
+        fallback: rounded to nearest because no damping helped.
+    """
+
+    name: str
+    quantizer: str
+    inputs: int
+    bits: int
+    group_size: int
+    bits_per_weight: float
+    step_norm: float
+    weight_error: float
+    output_error: float = math.nan
+    rtn_output_error: float = math.nan
+    excess_kurtosis: float = math.nan
+    max_over_median: float = math.nan
+    saturation: float = math.nan
+    misalignment: float = math.nan
+    kept_inputs: int = 0
+    dead_inputs: int = 0
+    redundant_inputs: int = 0
+    damping: float = math.nan
+    retries: int = 0
+    fallback: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was quantized: a row per layer, and how many of the model's parameters they hold.
+
+    Attributes:
+        weight_half: the method would quantize activations too, at run time.
+    """
+
+    quantizer: str
+    layers: tuple[LayerReport, ...]
+    quantized_parameters: int
+    total_parameters: int
+    calibration_tokens: int
+    weight_half: bool = False
+
+    @property
+    def retries(self) -> int:
+        """Factorizations that had to be tried again."""
+        return sum(layer.retries for layer in self.layers)
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """The layers that were rounded to nearest instead."""
+        return tuple(layer.name for layer in self.layers if layer.fallback)
+
+    @property
+    def singular(self) -> tuple[str, ...]:
+        """The layers whose inputs do not span all directions, so that their XᵀX is singular."""
+        return tuple(layer.name for layer in self.layers if layer.dead_inputs or layer.redundant_inputs)
+
+
+def output_error(weight: Tensor, rounded: Tensor, gram: Tensor) -> float:
+    """‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖² from XᵀX: tr(δ XᵀX δᵀ) / tr(W XᵀX Wᵀ), in float64; NaN if X Wᵀ is zero."""
+    gram, weight, step = gram.double(), weight.double(), (rounded - weight).double()
+    whole = float(((weight @ gram) * weight).sum())
+    return float(((step @ gram) * step).sum()) / whole if whole else math.nan
+
+
+def shape_of(weight: Tensor) -> tuple[float, float]:
+    """(excess kurtosis, max|w| / median|w|) of the entries of a matrix; NaN where they are undefined."""
+    centred = weight.double() - weight.double().mean()
+    variance = float(centred.square().mean())
+    kurtosis = float(centred.pow(4).mean()) / variance**2 - 3 if variance else math.nan
+    size = weight.abs()
+    median = float(size.median())
+    return kurtosis, float(size.max()) / median if median else math.nan
+
+
+def fit_of(weight: Tensor, rounded: Rounded) -> tuple[float, float]:
+    """(saturation, misalignment) of what was rounded, where it was rounded."""
+    steps = (weight - rounded.weight) / rounded.step
+    saturation = float((steps.abs() > _BEYOND).double().mean())
+    return saturation, float((steps - steps.round()).square().mean(dtype=torch.float64).sqrt())
+
+
+def redundant(gram: Tensor) -> int:
+    """Inputs that are linear combinations of others on the calibration tokens: n − rank XᵀX, dead ones not counted.
+
+    Eigenvalues of the normalized XᵀX, whose diagonal is one, count as zero below 1e-6·√n: what sums in float32 leave.
+    """
+    alive = gram.diagonal() > 0
+    scale = gram.diagonal()[alive].double().rsqrt()
+    normalized = gram[alive][:, alive].double() * torch.outer(scale, scale)
+    zero = 1e-6 * len(scale) ** 0.5
+    shifted = normalized - zero * torch.eye(len(scale), dtype=torch.float64, device=gram.device)
+    if not torch.linalg.cholesky_ex(shifted).info:  # all eigenvalues are above, at a fraction of the price
+        return 0
+    return int((torch.linalg.eigvalsh(normalized) < zero).sum())

@@ -1,0 +1,220 @@
+"""Whole models of every architecture: what is quantized, from which inputs, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from conftest import ARCHITECTURES, build, prose
+from torch import Tensor
+
+from landscape.errors import QuantizerError
+from landscape.quantize import linear_layers, output_error, parse, quantize, round_to_nearest
+from landscape.tokens import WindowReader, Windows
+from landscape.weights import Weights
+
+METHODS = ("rtn-w3-g16", "gptq-w3-g16", "awq-w3-g16", "smoothquant-w4-g16", "hqq-w3-g16", "int8", "nf4", "fp4-dq")
+
+
+@pytest.fixture(scope="module")
+def calibration(tokenizer) -> Windows:
+    return WindowReader([prose(2500, seed=5)], tokenizer, 32).take(40)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_and_the_model_comes_back_bit_for_bit(name: str, calibration: Windows):
+    model = build(name)
+    before = Weights.of(model).clone()
+    embeddings = [model.get_input_embeddings(), model.get_output_embeddings()]
+    for quantizer in METHODS:
+        rounded, report = quantize(parse(quantizer), model, calibration)
+        assert Weights.of(model).equal(before)
+        inside = {f"{layer.name}.weight" for layer in report.layers}
+        assert len(inside) == len(linear_layers(model)) >= 8
+        for key, tensor in rounded.items():
+            assert torch.equal(tensor, before[key]) == (key not in inside), key
+        for module in embeddings:
+            assert all(module.weight is not dict(model.named_parameters()).get(key) for key in inside)
+        assert report.quantized_parameters == sum(before[key].numel() for key in inside)
+        assert report.total_parameters == before.numel()
+        assert report.fallbacks == ()
+        if quantizer.startswith("gptq"):
+            for layer in report.layers:
+                assert layer.output_error < layer.rtn_output_error, layer.name
+
+
+def test_matrices_of_conv1d_are_grouped_along_their_inputs(calibration: Windows):
+    model = build("gpt2")
+    rounded, _ = quantize(parse("rtn-w2-channel"), model)
+    weight = rounded["transformer.h.0.mlp.c_fc.weight"]  # (inputs, outputs)
+    assert max(len(column.unique()) for column in weight.T) <= 4
+    assert max(len(row.unique()) for row in weight) > 4
+
+
+def test_layers_see_the_inputs_of_the_quantized_model(calibration: Windows):
+    """The second block's XᵀX must come from the quantized first block: compare with a run that says so."""
+    model = build("llama-tied-gqa")
+    rounded, report = quantize(parse("gptq-w2-g16"), model, calibration)
+    captured: dict[str, Tensor] = {}
+    layer = model.model.layers[1].mlp.down_proj
+    original = layer.weight.detach().clone()
+    hook = layer.register_forward_pre_hook(lambda module, args: captured.update(x=args[0].detach()))
+    with torch.no_grad():
+        for key, tensor in rounded.items():
+            if key != "model.layers.1.mlp.down_proj.weight":
+                model.get_parameter(key).copy_(tensor)
+        model(input_ids=calibration.ids, use_cache=False)
+    hook.remove()
+    x = captured["x"].flatten(0, 1)
+    expected = output_error(original, rounded["model.layers.1.mlp.down_proj.weight"], x.T @ x)
+    row = next(row for row in report.layers if row.name == "model.layers.1.mlp.down_proj")
+    assert row.output_error == pytest.approx(expected, rel=1e-4)
+
+
+def test_padding_is_no_calibration_data(tokenizer):
+    texts = [prose(n, seed=n) for n in (30, 4, 18, 9)]
+    ragged = WindowReader(texts, tokenizer, 48, "documents").take(10)
+    changed = Windows(ragged.ids.clone(), ragged.lengths)
+    for row, length in zip(changed.ids, changed.lengths.tolist(), strict=True):
+        row[length:] = 123
+    model = build("gpt_neox")
+    one, _ = quantize(parse("gptq-w3-g16"), model, ragged)
+    two, _ = quantize(parse("gptq-w3-g16"), model, changed)
+    assert one.equal(two)
+
+
+def test_is_deterministic_and_independent_of_the_batch_size(calibration: Windows):
+    model = build("gpt_neox")
+    one, two = (quantize(parse("gptq-w4-g16"), model, calibration)[0] for _ in range(2))
+    assert one.equal(two)
+    other, _ = quantize(parse("gptq-w4-g16"), model, calibration, batch_size=3)
+    assert (other - one).norm() < 0.05 * (one - Weights.of(model)).norm()
+
+
+def test_what_cannot_be_quantized(calibration: Windows):
+    model = build("gpt_neox")
+    with pytest.raises(QuantizerError, match="group size 100: does not divide the 32 inputs"):
+        quantize(parse("rtn-w4-g100"), model)
+    with pytest.raises(QuantizerError, match="needs calibration text"):
+        quantize(parse("gptq-w4-g16"), model)
+    with pytest.raises(QuantizerError, match="no stack of blocks"):
+        quantize(parse("rtn-w4-g16"), torch.nn.Linear(16, 16))
+    before = Weights.of(model).clone()
+    broken = build("gpt_neox")
+    with torch.no_grad():
+        broken.gpt_neox.layers[1].mlp.dense_h_to_4h.weight.fill_(1e38)
+    kept = Weights.of(broken).clone()
+    with pytest.raises(QuantizerError, match="non-finite activations"):
+        quantize(parse("gptq-w4-g16"), broken, calibration)
+    with torch.no_grad():
+        broken.gpt_neox.layers[1].mlp.dense_h_to_4h.weight[3, 3] = math.nan
+    with pytest.raises(QuantizerError, match="dense_h_to_4h: its weights are not finite"):
+        quantize(parse("rtn-w4-g16"), broken)
+    broken.gpt_neox.layers[1].mlp.dense_h_to_4h.weight.data[3, 3] = 1e38
+    assert Weights.of(broken).equal(kept), "an error must leave the model as it was"
+    assert Weights.of(model).equal(before)
+
+
+def test_methods_that_look_at_activations_see_those_of_the_float_model(calibration: Windows):
+    """AWQ's error on the second block must be that on the inputs of Θ, unlike GPTQ's above."""
+    model = build("llama-tied-gqa")
+    rounded, report = quantize(parse("awq-w2-g16"), model, calibration)
+    captured: dict[str, Tensor] = {}
+    layer = model.model.layers[1].mlp.down_proj
+    hook = layer.register_forward_pre_hook(lambda module, args: captured.update(x=args[0].detach()))
+    with torch.no_grad():
+        model(input_ids=calibration.ids, use_cache=False)
+    hook.remove()
+    x = captured["x"].flatten(0, 1)
+    expected = output_error(layer.weight.detach(), rounded["model.layers.1.mlp.down_proj.weight"], x.T @ x)
+    row = next(row for row in report.layers if row.name == "model.layers.1.mlp.down_proj")
+    assert row.output_error == pytest.approx(expected, rel=1e-4)
+
+
+def test_smoothquant_migrates_into_norms_only(calibration: Windows):
+    model = build("llama-tied-gqa")
+    before = Weights.of(model)
+    rounded, _ = quantize(parse("smoothquant-w3-channel"), model, calibration)
+    for name in ("self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"):
+        weight = before[f"model.layers.0.{name}.weight"]
+        plain = torch.equal(
+            rounded[f"model.layers.0.{name}.weight"], round_to_nearest(weight, 3, weight.shape[1]).weight
+        )
+        assert plain is (name in ("self_attn.o_proj", "mlp.down_proj")), name
+
+
+def test_a_rotated_model_computes_the_same(calibration: Windows):
+    """X Wᵀ = (X R)(W R)ᵀ: with every layer's inputs and weights rotated, the logits are those of the float model."""
+    from landscape.quantize import Rotation
+
+    model = build("llama-tied-gqa")
+    with torch.no_grad():
+        before = model(input_ids=calibration.ids[:4], use_cache=False).logits
+        for layer in linear_layers(model):
+            turned = Rotation.random(layer.inputs)
+            layer.weight.copy_(turned.apply(layer.weight))
+            layer.module.register_forward_pre_hook(lambda _, args, turned=turned: (turned.apply(args[0]),))
+        after = model(input_ids=calibration.ids[:4], use_cache=False).logits
+    assert float((after - before).abs().max()) < 1e-5 * float(before.abs().max())
+
+
+def test_mixed_precision_by_name(calibration: Windows):
+    model = build("llama-tied-gqa")
+    before = Weights.of(model).clone()
+    for method in ("rtn", "gptq"):
+        name = f"{method}-w2-g16+down_proj=w8-channel+layers.1.self_attn=float"
+        rounded, report = quantize(parse(name), model, calibration)
+        assert report.quantizer == name
+        rows = {row.name: row for row in report.layers}
+        assert len(rows) == 14 - 4
+        assert not any(row.startswith("model.layers.1.self_attn") for row in rows)
+        assert torch.equal(
+            rounded["model.layers.1.self_attn.q_proj.weight"], before["model.layers.1.self_attn.q_proj.weight"]
+        )
+        assert rows["model.layers.0.mlp.down_proj"].quantizer == f"{method}-w8-channel"
+        assert (rows["model.layers.0.mlp.down_proj"].bits, rows["model.layers.0.mlp.up_proj"].bits) == (8, 2)
+        assert report.quantized_parameters == sum(before[f"{row}.weight"].numel() for row in rows)
+    model_after, _ = quantize(parse("rtn-w2-g16+down_proj=w8"), model)
+    plain, _ = quantize(parse("rtn-w8-g16"), model)
+    assert torch.equal(model_after["model.layers.0.mlp.down_proj.weight"], plain["model.layers.0.mlp.down_proj.weight"])
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("lm_head=w8", "lm_head=w8 is about lm_head; only linear layers inside the decoder blocks"),
+        ("embed_tokens=w8", "is about model.embed_tokens; only linear layers"),
+        ("nowhere=w8", "nowhere fits no layer; expected parts of a name such as model.layers.0.self_attn.q_proj"),
+        ("layers=float", "leaves every layer in float"),
+        ("self_attn=g48", "group size 48: does not divide the 32 inputs"),
+    ],
+)
+def test_overrides_of_what_is_not_there(override: str, complaint: str):
+    with pytest.raises(QuantizerError) as error:
+        quantize(parse(f"rtn-w4-g16+{override}"), build("llama-tied-gqa"))
+    assert complaint in str(error.value)
+
+
+def test_too_little_calibration_text_says_how_much(calibration: Windows):
+    few = Windows(calibration.ids[:1], calibration.lengths[:1])
+    with pytest.raises(QuantizerError, match=r"32 calibration tokens for the 128 inputs of .*dense_4h_to_h"):
+        quantize(parse("gptq-w4-g16"), build("gpt_neox", intermediate_size=128), few)
+    _, report = quantize(parse("awq-w4-g16"), build("gpt_neox", intermediate_size=128), few)  # needs no inverse
+    assert all(row.redundant_inputs >= row.inputs - 33 for row in report.layers)
+
+
+def test_a_planted_singular_layer_is_reported(calibration: Windows):
+    """Two inputs of one layer are copies of each other, and another is dead."""
+    model = build("llama-tied-gqa")
+    with torch.no_grad():
+        mlp = model.model.layers[1].mlp
+        for projection in (mlp.gate_proj, mlp.up_proj):
+            projection.weight[5] = projection.weight[9]
+            projection.weight[3] = 0
+    _, report = quantize(parse("gptq-w4-g16"), model, calibration)
+    rows = {row.name: row for row in report.layers}
+    row = rows["model.layers.1.mlp.down_proj"]
+    assert (row.dead_inputs, row.redundant_inputs) == (1, 1)
+    assert "model.layers.1.mlp.down_proj" in report.singular
+    assert "model.layers.0.mlp.down_proj" not in report.singular
