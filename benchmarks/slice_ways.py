@@ -14,7 +14,7 @@ from slice_planes import Problem, problem
 from torch import nn
 from torch.func import functional_call, vmap
 
-from landscape.objective import mean, sum_cross_entropy
+from landscape.objective import cross_entropy, mean
 from landscape.weights import Weights, move_to
 
 _CELLS = 8  # at a time
@@ -96,6 +96,6 @@ def _vmapped(given: Problem, cells: Sequence[Weights], count: int) -> list[float
 
             with torch.no_grad():
                 for i, each in enumerate(vmap(logits)(stacked)):
-                    sums[i] += sum_cross_entropy(each, batch.ids, batch.lengths).item()
+                    sums[i] += cross_entropy(each, batch.ids, batch.lengths).sum().item()
         losses += (sums / sum(batch.n_targets for batch in given.objective.batches)).tolist()
     return losses

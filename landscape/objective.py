@@ -77,12 +77,15 @@ class TokenCrossEntropy:
 
     def __call__(self, weights: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """(Σ −log p(token | tokens before it in its window) in nats, number of predicted tokens)."""
+        return self.by_window(weights, batch).sum(), batch.n_targets
+
+    def by_window(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """That sum for each window of the batch, float64 (windows,)."""
         in_two = None if torch.is_grad_enabled() else self._in_two
         if in_two is None or batch.ids.numel() * in_two.vocabulary <= _CHUNK:
-            return self.loss(self.outputs(weights, batch), batch)
+            return cross_entropy(self.outputs(weights, batch), batch.ids, batch.lengths)
         given = {f"model.{name}": tensor for name, tensor in weights.items()}
-        total = functional_call(_InParts(in_two, self.dtype), given, (batch.ids, batch.lengths))
-        return total, batch.n_targets
+        return functional_call(_InParts(in_two, self.dtype), given, (batch.ids, batch.lengths))
 
     def outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Logits (windows, tokens, vocabulary)."""
@@ -94,7 +97,7 @@ class TokenCrossEntropy:
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         """The sum and count of `__call__` from logits."""
-        return sum_cross_entropy(outputs, batch.ids, batch.lengths), batch.n_targets
+        return cross_entropy(outputs, batch.ids, batch.lengths).sum(), batch.n_targets
 
     @cached_property
     def _in_two(self) -> Split | None:
@@ -102,7 +105,7 @@ class TokenCrossEntropy:
 
 
 class _InParts(nn.Module):
-    """(ids, lengths) ↦ Σ of the losses; a module, so that weights are swapped in once for all parts of a batch."""
+    """(ids, lengths) ↦ Σ of the losses of each window; a module, so that weights are swapped in once for all parts."""
 
     def __init__(self, in_two: Split, dtype: torch.dtype) -> None:
         super().__init__()
@@ -111,16 +114,17 @@ class _InParts(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         with _autocast(ids.device.type, self.dtype):
             states = self.in_two.states(ids)
-        total = torch.zeros((), dtype=torch.float64, device=ids.device)
+        sums = torch.zeros(len(ids), dtype=torch.float64, device=ids.device)
         for part in _parts(lengths.tolist(), ids.shape[1], self.in_two.vocabulary):
-            total = total + self._part(states, ids, lengths, part)
-        return total
+            rows = torch.arange(len(ids), device=ids.device)[part[0]]
+            sums = sums.index_add(0, rows, self._part(states, ids, lengths, part))  # not in place: vmap comes by here
+        return sums
 
     def _part(self, states: Any, ids: Tensor, lengths: Tensor, part: Part) -> Tensor:
         with _autocast(ids.device.type, self.dtype):
             logits = self.in_two.logits(states, ids, part)
         windows, tokens = part
-        return sum_cross_entropy(logits, ids[part], lengths[windows] - tokens.start)
+        return cross_entropy(logits, ids[part], lengths[windows] - tokens.start)
 
 
 def _parts(lengths: Sequence[int], tokens: int, vocabulary: int) -> Iterator[Part]:
@@ -156,8 +160,8 @@ def batches(windows: Windows, size: int, device: torch.device | str = "cpu") -> 
     return cut
 
 
-def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-    """Σ over windows and positions t ≥ 1 within `lengths` of −log softmax(logits[t − 1])[ids[t]], a float64 scalar.
+def cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Σ over positions t ≥ 1 within `lengths` of −log softmax(logits[t − 1])[ids[t]], for each window; float64.
 
     `logits` is (windows, tokens, vocabulary). Right padding needs no attention mask in a causal model: no real token
     sees it, and its own losses are left out here. So is that of a window's last token, which predicts nothing; to cut
@@ -168,14 +172,14 @@ def sum_cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
     is_last = (torch.arange(width)[None, :] >= lengths[:, None].clamp(max=width) - 1).to(ids.device)
     targets = ids.roll(-1, dims=1).masked_fill(is_last, -100)
     rows = max(1, _CHUNK // (logits.shape[1] * logits.shape[2]))
-    total = torch.zeros((), dtype=torch.float64, device=logits.device)
+    sums = []
     for some, wanted in zip(logits.split(rows), targets.split(rows), strict=True):
         scores = some.flatten(0, 1)
         losses = nn.functional.cross_entropy(
             scores if exact else scores.float(), wanted.flatten(), ignore_index=-100, reduction="none"
         )
-        total = total + losses.sum(dtype=torch.float64)
-    return total
+        sums.append(losses.view(wanted.shape).sum(dim=1, dtype=torch.float64))
+    return torch.cat(sums)
 
 
 @contextlib.contextmanager
