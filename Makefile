@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness test check format reference bench-slices bench-curvature clean
+.PHONY: help slices sharpness quantize evaluate test check format reference bench-slices bench-curvature clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,8 +17,11 @@ endif
 # What each target takes by name; NAME becomes --name. Any other option goes through ARGS.
 slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TOKENS SEQ_LEN DTYPE DEVICE OUT
 sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN DEVICE OUT
+quantize_takes := MODEL QUANT SAVE TEXT CALIBRATION SEQ_LEN DEVICE
+evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE DEVICE OUT
+positional := MODEL $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
 
-options = $(foreach name,$(filter-out MODEL,$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
+options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
 # A misspelt name would be ignored otherwise, and the default drawn in its place.
 given := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
@@ -34,7 +37,7 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -42,6 +45,12 @@ slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@
 
 sharpness: $(INSTALLED) ## Hessian eigenvalues, trace and density: the bundled run, or MODEL=… TEXT=…
 	@$(BIN)/landscape sharpness '$(MODEL)' $(options)
+
+quantize: $(INSTALLED) ## quantize and look at the layers: the bundled run, or MODEL=… QUANT=awq-w4-g128 SAVE=directory
+	@$(BIN)/landscape quantize '$(MODEL)' '$(or $(QUANT),gptq-w3-g128)' $(options)
+
+evaluate: $(INSTALLED) ## what quantization costs, with intervals: the bundled run, or MODEL=… QUANT=rtn-w4-g128,nf4 TEXT=…
+	@$(BIN)/landscape evaluate '$(MODEL)' $(options)
 
 test: $(INSTALLED) ## run the tests
 	@$(BIN)/pytest $(ARGS)

@@ -5,9 +5,11 @@
 >>> config.dtype
 'float32'
 
-`ls.render_slice(config)` makes the slice, `ls.measure_sharpness(ls.SharpnessConfig(…))` measures curvature;
-`ls.read_slice(path)` and `ls.read_sharpness(path)` open what is stored; `landscape.curvature` has the engine. Names
-load when first used, so that importing the package does not import torch.
+`ls.render_slice(config)` makes the slice, `ls.measure_sharpness(ls.SharpnessConfig(…))` measures curvature,
+`ls.evaluate_model(ls.EvaluateConfig(…))` what quantizers cost; `ls.quantize_model(ls.QuantizeConfig(…))` keeps Θ̂.
+`ls.read_slice(path)`, `ls.read_sharpness(path)` and `ls.read_evaluation(path)` open what is stored;
+`landscape.curvature` and `landscape.quantize` have the engines. Names load when first used, so that importing the
+package does not import torch.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from landscape.basin import SliceResult, render_slice
-    from landscape.config import SharpnessConfig, SliceConfig
+    from landscape.config import EvaluateConfig, QuantizeConfig, SharpnessConfig, SliceConfig
     from landscape.curvature.store import StoredSharpness
     from landscape.curvature.store import read as read_sharpness
     from landscape.errors import LandscapeError
+    from landscape.evaluation import Evaluated, evaluate_model
+    from landscape.evaluation import read as read_evaluation
     from landscape.models import load_model, load_tokenizer
     from landscape.objective import Objective, TokenCrossEntropy, mean
+    from landscape.quantizing import Quantized, quantize_model
     from landscape.references import Checkpoint, resolve
     from landscape.sharpness import SharpnessResult, measure_sharpness
     from landscape.slices import Plane, StoredSlice, span
@@ -31,9 +36,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Checkpoint": "references",
+    "EvaluateConfig": "config",
+    "Evaluated": "evaluation",
     "LandscapeError": "errors",
     "Objective": "objective",
     "Plane": "slices",
+    "QuantizeConfig": "config",
+    "Quantized": "quantizing",
     "SharpnessConfig": "config",
     "SharpnessResult": "sharpness",
     "SliceConfig": "config",
@@ -42,23 +51,30 @@ _HOME = {
     "StoredSlice": "slices",
     "TokenCrossEntropy": "objective",
     "Weights": "weights",
+    "evaluate_model": "evaluation",
     "load_model": "models",
     "load_tokenizer": "models",
     "mean": "objective",
     "measure_sharpness": "sharpness",
+    "quantize_model": "quantizing",
+    "read_evaluation": "evaluation",
     "read_sharpness": "curvature.store",
     "read_slice": "slices",
     "render_slice": "basin",
     "resolve": "references",
     "span": "slices",
 }
-_ELSEWHERE = {"read_sharpness": "read", "read_slice": "read"}
+_ELSEWHERE = {"read_evaluation": "read", "read_sharpness": "read", "read_slice": "read"}
 
 __all__ = [
     "Checkpoint",
+    "EvaluateConfig",
+    "Evaluated",
     "LandscapeError",
     "Objective",
     "Plane",
+    "QuantizeConfig",
+    "Quantized",
     "SharpnessConfig",
     "SharpnessResult",
     "SliceConfig",
@@ -67,10 +83,13 @@ __all__ = [
     "StoredSlice",
     "TokenCrossEntropy",
     "Weights",
+    "evaluate_model",
     "load_model",
     "load_tokenizer",
     "mean",
     "measure_sharpness",
+    "quantize_model",
+    "read_evaluation",
     "read_sharpness",
     "read_slice",
     "render_slice",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from landscape.config import SharpnessConfig, SliceConfig
+from landscape.config import EvaluateConfig, QuantizeConfig, SharpnessConfig, SliceConfig
 from landscape.errors import LandscapeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -128,6 +128,64 @@ def _sharpness(**options: Any) -> None:
     with TerminalReporter(Console(stderr=True)) as reporter:
         result = measure_sharpness(config, reporter)
     print_sharpness(Console(), result, reporter.notes, time.monotonic() - started)
+
+
+@app.command("evaluate")
+@_takes(EvaluateConfig)
+def _evaluate(**options: Any) -> None:
+    r"""What quantization costs: the loss of a model and of each quantized version of it, on the same text.
+
+    Prints a row for each quantizer, with its size and a 95 % interval for the quantization error, and keeps each
+    as a file. Interrupted, the same command goes on with the quantizers that are missing.
+
+    \b
+    A model of the Hub, as in arXiv 2510.06213:
+      landscape evaluate EleutherAI/pythia-160m@step143000 --quant gptq-w4-g128,gptq-w3-g128
+          --text refinedweb --calibration allenai/c4:en:train
+    The two probes of arXiv 2604.15167:
+      landscape evaluate EleutherAI/pythia-160m@step143000 --quant rtn-w4-g128-asym,rtn-w8-channel --tokens 65536
+    Your own run, several methods:
+      landscape evaluate runs/mine@8000 --text held-out.jsonl --quant rtn-w4-g64,awq-w4-g64-asym-clip,hqq-w4-g64,nf4
+    """
+    config = EvaluateConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.evaluation import evaluate_model
+    from landscape.evaluation_table import print_evaluations
+    from landscape.terminal import TerminalReporter
+
+    started = time.monotonic()
+    with TerminalReporter(Console(stderr=True)) as reporter:
+        results = evaluate_model(config, reporter)
+    print_evaluations(Console(), results, reporter.notes, time.monotonic() - started)
+
+
+@app.command("quantize")
+@_takes(QuantizeConfig)
+def _quantize(**options: Any) -> None:
+    r"""Quantize a model, say layer by layer what that did, and keep the dense result.
+
+    \b
+    Look at the layers:
+      landscape quantize EleutherAI/pythia-160m@step143000 gptq-w3-g128 --calibration allenai/c4:en:train
+    Keep Θ̂ as a checkpoint that transformers and every command here can load:
+      landscape quantize runs/mine@8000 awq-w4-g64-asym-clip --text held-out.jsonl --save runs/mine-awq
+    More bits where it hurts:
+      landscape quantize runs/mine@8000 gptq-w3-g64+down_proj=w4+layers.0=w8 --text held-out.jsonl
+    """
+    config = QuantizeConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.evaluation_table import print_quantized
+    from landscape.quantizing import quantize_model
+    from landscape.terminal import TerminalReporter
+
+    started = time.monotonic()
+    with TerminalReporter(Console(stderr=True)) as reporter:
+        result = quantize_model(config, reporter)
+    print_quantized(Console(), result, reporter.notes, time.monotonic() - started)
 
 
 def _quiet_libraries() -> None:

@@ -27,8 +27,8 @@ def option(default: Any, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class MeasurementConfig:
-    """What every job that evaluates a model on a text needs to know.
+class TextConfig:
+    """What every job that runs a model on a text needs to know.
 
     Raises:
         OptionError: a number or a word that cannot be used.
@@ -64,9 +64,6 @@ class MeasurementConfig:
     )
     bos: bool = option(False, "Begin each document with the tokenizer's beginning-of-sequence token.")
     batch_size: int = option(8, "Windows per forward pass.")
-    params: str = option(
-        "*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'. All others are held fixed."
-    )
     seed: int = option(0, "Of everything random.")
     device: str = option("auto", "auto, cpu, cuda, …")
     out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
@@ -82,11 +79,6 @@ class MeasurementConfig:
         self._one_of("packing", PACKINGS)
         self._one_of("calibration_packing", (None, *PACKINGS))
 
-    @property
-    def patterns(self) -> list[str]:
-        """`params` taken apart."""
-        return [pattern.strip() for pattern in self.params.split(",")]
-
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if value is not None and value < least:
@@ -96,6 +88,66 @@ class MeasurementConfig:
         if getattr(self, name) not in known:
             words = ", ".join(word for word in known if word)
             raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected one of {words}")
+
+
+@dataclass(frozen=True)
+class MeasurementConfig(TextConfig):
+    """And a job that moves some of the parameters.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    params: str = option(
+        "*", "Patterns over parameter names, separated by commas; ! excludes: '*,!*embed*'. All others are held fixed."
+    )
+
+    @property
+    def patterns(self) -> list[str]:
+        """`params` taken apart."""
+        return [pattern.strip() for pattern in self.params.split(",")]
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(TextConfig):
+    """Which quantizers to evaluate a model with, on which text.
+
+    `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    quant: str = option(
+        "rtn-w4-g128,gptq-w4-g128,gptq-w3-g128",
+        "Quantizers, separated by commas (docs/quantizers.md), or 'none' for the model alone.",
+    )
+    dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16, the same for Θ and every Θ̂.")
+    draws: int = option(2000, "Resamplings of the windows behind every interval.")
+    out: Path = option(Path("figures/evaluate"), "Directory of the results, one .json a quantizer.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least("draws", 100)
+        self._one_of("dtype", DTYPES)
+
+
+@dataclass(frozen=True)
+class QuantizeConfig(TextConfig):
+    """What to quantize, how, and where to keep it.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    quant: str = field(kw_only=True, metadata={"help": "The quantizer, such as gptq-w3-g128 (docs/quantizers.md)."})
+    save: Path | None = option(
+        None, "Keep Θ̂ in this directory: dense float32 weights that transformers loads, the tokenizer, report.json."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "save", Path(self.save) if self.save else None)
 
 
 @dataclass(frozen=True)

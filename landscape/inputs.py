@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from landscape import models
-from landscape.config import RANDOM, MeasurementConfig, SharpnessConfig, SliceConfig
+from landscape.config import RANDOM, SharpnessConfig, SliceConfig, TextConfig
 from landscape.errors import ModelError, OptionError, TextError
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.references import Checkpoint, predecessors, resolve
@@ -57,7 +57,7 @@ class Loaded:
     objective: TokenCrossEntropy
 
 
-def read_text(config: MeasurementConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
+def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
     """The windows `config` asks for, in the tokens of `checkpoint`.
 
     Raises:
@@ -104,7 +104,7 @@ def read_text(config: MeasurementConfig, checkpoint: Checkpoint, calibrate: bool
 
 
 def load(
-    config: MeasurementConfig, checkpoint: Checkpoint, text: Text, device: str, dtype: str, recomputes: bool = False
+    config: TextConfig, checkpoint: Checkpoint, text: Text, device: str, dtype: str, recomputes: bool = False
 ) -> Loaded:
     """The model at `checkpoint`, and the objective over the evaluation windows, computed in `dtype`.
 

@@ -18,8 +18,8 @@ def key_of(inputs: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps({**inputs, "versions": versions()}, sort_keys=True).encode()).hexdigest()
 
 
-def path_of(out: Path, checkpoint: Checkpoint, *words: str) -> Path:
-    """`out` itself where it names a file; else a file in it, called after the checkpoint and `words`.
+def path_of(out: Path, checkpoint: Checkpoint, *words: str, suffix: str = ".h5") -> Path:
+    """`out` itself where it names an HDF5 file; else a file in it, called after the checkpoint and `words`.
 
     Raises:
         OptionError: a file that is no HDF5 file by its name.
@@ -29,4 +29,4 @@ def path_of(out: Path, checkpoint: Checkpoint, *words: str) -> Path:
     if out.exists() and not out.is_dir():
         raise OptionError(f"--out {out}: a file; expected a directory or a name that ends in .h5")
     parts = [checkpoint.name.rsplit("/", 1)[-1], checkpoint.revision or "", *words]
-    return out / ("-".join(part.replace("/", "_") for part in parts if part) + ".h5")
+    return out / ("-".join(part.replace("/", "_") for part in parts if part) + suffix)

@@ -21,7 +21,7 @@ import torch
 from conftest import build, make_tokenizer
 from test_slices import NAMED, plane
 
-from landscape import cli, eigenvectors, slices
+from landscape import eigenvectors, slices
 from landscape.config import PLANES, SliceConfig
 from landscape.curvature import ParameterSpace
 from landscape.files import lock
@@ -30,20 +30,6 @@ from landscape.references import resolve
 from landscape.weights import Weights
 
 pytestmark = pytest.mark.usefixtures("process")
-
-
-@pytest.fixture
-def landscape(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run the command in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["landscape", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
 
 
 @contextlib.contextmanager

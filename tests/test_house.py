@@ -24,6 +24,7 @@ ALLOWED = {
     "references": set(),
     "texts": set(),
     "objective": {"head", "recompute"},
+    "evaluate": {"objective"},
     "models": {"references"},
     "quantize": set(),
     "slices": set(),
@@ -50,10 +51,15 @@ ALLOWED = {
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "eigenvectors", "viewer"},
+    "evaluation": {"config", "evaluate", "inputs", "models", "quantize", "references", "reporting", "results", "texts"},
+    "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "terminal": {"basin", "slices", "viewer"},
+    "evaluation_table": {"evaluation", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
-    "cli": {"basin", "config", "sharpness", "sharpness_table", "terminal"},
-    "__init__": {"basin", "config", "curvature", "models", "objective", "references", "sharpness", "slices"},
+    "cli": {"basin", "config", "evaluation", "evaluation_table", "quantizing"}
+    | {"sharpness", "sharpness_table", "terminal"},
+    "__init__": {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
+    | {"sharpness", "slices"},
 }
 
 

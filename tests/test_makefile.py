@@ -30,7 +30,10 @@ def test_a_name_that_the_target_does_not_take_is_an_error(words: tuple[str, ...]
     assert "takes no" in made.stderr
 
 
-@pytest.mark.parametrize(("target", "command"), [("slices", "slice"), ("sharpness", "sharpness")])
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [("slices", "slice"), ("sharpness", "sharpness"), ("evaluate", "evaluate"), ("quantize", "quantize")],
+)
 def test_every_name_is_an_option(target: str, command: str):
     takes = re.search(rf"^{target}_takes := MODEL (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert takes is not None
@@ -46,6 +49,9 @@ def test_every_name_is_an_option(target: str, command: str):
         text=True,
         timeout=120,
     ).stdout
+    if target == "quantize":
+        names.remove("QUANT")
+        assert "quantize 'org/name@main' 'v*QUANT' " in line
     for name in names:
         option = "--" + name.lower().replace("_", "-")
         assert f"{option} 'v*{name}'" in line

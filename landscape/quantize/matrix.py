@@ -164,6 +164,7 @@ def _report(
         name=name,
         quantizer=str(recipe),
         inputs=matrix.shape[1],
+        parameters=matrix.numel(),
         bits=recipe.bits,
         group_size=_sharing(recipe, matrix),
         bits_per_weight=_size(recipe, matrix, 0 if kept is None else int(kept.sum())) / matrix.numel(),

@@ -20,7 +20,7 @@ class LayerReport:
     Attributes:
         name: the layer, as in the model.
         quantizer: what rounded it, or `float`.
-        inputs: its inputs.
+        inputs, parameters: its inputs, and its weights.
         bits: of one weight's level; 0 for a layer that is not quantized.
         group_size: weights that share a scale.
         bits_per_weight: what storing it takes, scales and offsets and what was kept included.
@@ -43,6 +43,7 @@ class LayerReport:
     name: str
     quantizer: str
     inputs: int
+    parameters: int
     bits: int
     group_size: int
     bits_per_weight: float
@@ -78,6 +79,17 @@ class Report:
     weight_half: bool = False
 
     @property
+    def bits(self) -> float:
+        """What the whole model takes, with 16 bits for every parameter that is not quantized."""
+        rounded = sum(layer.bits_per_weight * layer.parameters for layer in self.layers)
+        return rounded + 16 * (self.total_parameters - self.quantized_parameters)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """What a quantized weight takes on average, scales included."""
+        return sum(layer.bits_per_weight * layer.parameters for layer in self.layers) / self.quantized_parameters
+
+    @property
     def retries(self) -> int:
         """Factorizations that had to be tried again."""
         return sum(layer.retries for layer in self.layers)
@@ -86,6 +98,21 @@ class Report:
     def fallbacks(self) -> tuple[str, ...]:
         """The layers that were rounded to nearest instead."""
         return tuple(layer.name for layer in self.layers if layer.fallback)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What nobody should overlook, a sentence each."""
+        notes = []
+        if self.weight_half:
+            notes.append("the weight half alone; at run time the method rounds activations too")
+        if self.retries:
+            notes.append(f"{self.retries} factorizations needed more damping")
+        if self.fallbacks:
+            some = ", ".join(self.fallbacks[:4])
+            notes.append(f"GPTQ failed on {len(self.fallbacks)} layers, which are rounded to nearest: {some}")
+        if dead := [layer.name for layer in self.layers if layer.dead_inputs]:
+            notes.append(f"{len(dead)} layers have inputs that are zero on all calibration text: {', '.join(dead[:4])}")
+        return tuple(notes)
 
     @property
     def singular(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ _LAYERS = {
     "quantizer": "Quantizer",
     "name": "Layer",
     "inputs": "Inputs",
+    "parameters": "Weights",
     "bits": "Bits",
     "group_size": "Group size",
     "bits_per_weight": "Bits per weight, stored",

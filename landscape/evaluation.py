@@ -1,0 +1,228 @@
+"""The third job: a model, a text and quantizers in; the losses of Θ and each Θ̂, and what quantization costs, out.
+
+    reference → Θ;  text → objective;  quantizer → Θ̂ → losses by window → one file per quantizer
+
+Every input goes into a key that names the file, so that the same command run again evaluates what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from landscape import inputs, models, quantize
+from landscape.config import EvaluateConfig
+from landscape.errors import OptionError, StoreError
+from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
+from landscape.files import lock, write_whole
+from landscape.references import Checkpoint, resolve
+from landscape.reporting import Reporter, Silent, versions
+from landscape.results import key_of, path_of
+from landscape.texts import display_name
+from landscape.weights import Weights
+
+_SCHEMA = 1
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One quantizer's file and its content.
+
+    Attributes:
+        facts: model, text and settings it was measured with, as stored.
+        comparison: Θ̂ against Θ; of Θ with itself where nothing is quantized.
+        report: the quantizer's report, as stored; empty for Θ alone.
+    """
+
+    path: Path
+    quantizer: str
+    facts: Mapping[str, Any]
+    comparison: Comparison
+    report: Mapping[str, Any]
+
+    @property
+    def bits(self) -> float:
+        """What the whole model takes; 16 bits for what is not quantized."""
+        return float(self.report["bits"] if self.report else 16 * self.facts["total_parameters"])
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that is decided before the first evaluation."""
+
+    config: EvaluateConfig
+    checkpoint: Checkpoint
+    quantizers: tuple[quantize.Quantizer | None, ...]
+    text: inputs.Text
+    device: str
+
+    def key(self, quantizer: quantize.Quantizer | None) -> str:
+        """SHA-256 over everything that changes the numbers."""
+        config = self.config
+        calibration = self.text.calibration if quantizer is not None and quantizer.needs_calibration else None
+        return key_of(
+            {
+                "kind": "evaluation",
+                "model": self.checkpoint.identity,
+                "quantizer": str(quantizer),
+                "evaluation": self.text.evaluation.fingerprint,
+                "calibration": calibration.fingerprint if calibration is not None else None,
+                "dtype": config.dtype,
+                "batch_size": config.batch_size,
+                "draws": config.draws,
+                "seed": config.seed,
+                "device": torch.device(self.device).type,
+            }
+        )
+
+    def path(self, quantizer: quantize.Quantizer | None) -> Path:
+        """Where its result goes."""
+        name = str(quantizer or "float")
+        return path_of(self.config.out, self.checkpoint, name, self.key(quantizer)[:8], suffix=".json")
+
+
+def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> list[Evaluated]:
+    """Evaluate what `config` describes, one result per quantizer, in its order.
+
+    Raises:
+        LandscapeError: an input cannot be used; the results of quantizers before it are kept.
+    """
+    reporter = reporter or Silent()
+    if config.out.suffix == ".json" or (config.out.exists() and not config.out.is_dir()):
+        raise OptionError(f"--out {config.out}: expected a directory; every quantizer gets a file of its own in it")
+    quantizers = _quantizers(config.quant)
+    device = models.pick_device(config.device)
+    reporter.stage("resolving the model")
+    checkpoint = resolve(config.model, remote_code=config.remote_code)
+    reporter.stage("reading the text")
+    calibrate = any(quantizer is not None and quantizer.needs_calibration for quantizer in quantizers)
+    text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
+    job = _Job(config, checkpoint, quantizers, text, device)
+    loaded: inputs.Loaded | None = None
+    theta: WindowLosses | None = None
+    complete = 0
+    for quantizer in quantizers:
+        path = job.path(quantizer)
+        with lock(path):
+            if not config.overwrite and path.exists() and read(path).facts["key"] == job.key(quantizer):
+                complete += 1
+                continue
+            if loaded is None or theta is None:
+                reporter.stage(f"loading {checkpoint}")
+                loaded = inputs.load(config, checkpoint, text, device, config.dtype)
+                theta = window_losses(loaded.objective, loaded.theta, reporter.stage("evaluating Θ"))
+            write_whole(path, _measured(job, quantizer, loaded, theta, reporter))
+    if complete:
+        reporter.note(f"{complete} of {len(quantizers)} results were there already and were not evaluated again")
+    return [read(job.path(quantizer)) for quantizer in quantizers]
+
+
+def read(path: Path) -> Evaluated:
+    """A stored evaluation.
+
+    Raises:
+        StoreError: missing, damaged, or no evaluation.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["kind"] != "evaluation" or content["schema"] != _SCHEMA:
+            raise KeyError("kind")
+        measured = {name: Estimate(**estimate) for name, estimate in content["comparison"].items()}
+        return Evaluated(path, content["quantizer"], content, Comparison(**measured), content["report"])
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: no such file; expected one that 'landscape evaluate' wrote") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path}: not an evaluation; expected a file that 'landscape evaluate' wrote") from error
+
+
+def _quantizers(names: str) -> tuple[quantize.Quantizer | None, ...]:
+    """The quantizers of a list with commas, each once; None for `none`."""
+    if not names.strip():
+        raise OptionError("--quant '': empty; name quantizers with commas, or 'none' for the model alone")
+    parsed = [None if name.strip() == NONE else quantize.parse(name.strip()) for name in names.split(",")]
+    return tuple(dict.fromkeys(parsed))
+
+
+def _measured(
+    job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loaded, theta: WindowLosses, reporter: Reporter
+) -> bytes:
+    began = time.monotonic()
+    report: dict[str, Any] = {}
+    theta_hat, seconds = theta, 0.0
+    if quantizer is not None:
+        weights, done = quantized(quantizer, loaded, job.text, job.config.batch_size, reporter)
+        seconds = time.monotonic() - began
+        theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {quantizer}"))
+        report = stored_report(done)
+    comparison = compare(theta, theta_hat, job.config.draws, job.config.seed)
+    content = _facts(job, quantizer, loaded) | {
+        "comparison": asdict(comparison),
+        "windows": {
+            "predicted": theta.counts.tolist(),
+            "sum": theta.sums.tolist(),
+            "sum_hat": theta_hat.sums.tolist(),
+        },
+        "report": report,
+        "quantize_seconds": round(seconds, 3),
+    }
+    return json.dumps(content, indent=1, default=_plain).encode()
+
+
+def quantized(
+    quantizer: quantize.Quantizer, loaded: inputs.Loaded, text: inputs.Text, batch_size: int, reporter: Reporter
+) -> tuple[Weights, quantize.Report]:
+    """(Θ̂, report), with progress; says what a user should know of it."""
+    on_layer = reporter.stage(f"quantizing to {quantizer}")
+    calibration = text.calibration if quantizer.needs_calibration else None
+    weights, report = quantize.quantize(quantizer, loaded.model, calibration, batch_size, on_layer)
+    for note in report.notes:
+        reporter.note(f"{quantizer}: {note}")
+    return weights, report
+
+
+def stored_report(report: quantize.Report) -> dict[str, Any]:
+    """The report as it goes into a file."""
+    return asdict(report) | {"bits": report.bits, "bits_per_weight": report.bits_per_weight}
+
+
+def _facts(job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loaded) -> dict[str, Any]:
+    """What the file says of itself: names and numbers, no path."""
+    config, text = job.config, job.text
+    resolved = {name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "quant")}
+    resolved["model"] = str(job.checkpoint)
+    for name in ("text", "calibration", "tokenizer"):
+        resolved[name] = display_name(resolved[name]) if resolved[name] else None
+    calibration = text.calibration if quantizer is not None and quantizer.needs_calibration else None
+    return {
+        "kind": "evaluation",
+        "schema": _SCHEMA,
+        "key": job.key(quantizer),
+        "model": str(job.checkpoint),
+        "model_identity": job.checkpoint.identity,
+        "quantizer": str(quantizer) if quantizer is not None else NONE,
+        "total_parameters": loaded.theta.numel(),
+        "text": display_name(config.text),
+        "eval_tokens": text.evaluation.n_tokens,
+        "eval_windows": len(text.evaluation),
+        "seq_len": text.evaluation.ids.shape[1],
+        "tokens_fingerprint": text.evaluation.fingerprint,
+        "calibration_fingerprint": calibration.fingerprint if calibration is not None else "",
+        "dtype": config.dtype,
+        "device": torch.device(job.device).type,
+        "config": resolved,
+        "versions": versions(),
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a stored result")
