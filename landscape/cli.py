@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from landscape.config import EvaluateConfig, QuantizeConfig, SharpnessConfig, SliceConfig
+from landscape.config import EvaluateConfig, FrontierConfig, QuantizeConfig, SharpnessConfig, SliceConfig
 from landscape.errors import LandscapeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -186,6 +186,30 @@ def _quantize(**options: Any) -> None:
     with TerminalReporter(Console(stderr=True)) as reporter:
         result = quantize_model(config, reporter)
     print_quantized(Console(), result, reporter.notes, time.monotonic() - started)
+
+
+@app.command("frontier")
+@_takes(FrontierConfig)
+def _frontier(**options: Any) -> None:
+    r"""Loss against size, over evaluations of several models and quantizers: is larger and quantized better?
+
+    Prints a row for each by rising size, marks those that nothing smaller beats, and draws them.
+
+    \b
+    All that was evaluated so far on one text:
+      landscape frontier figures/evaluate
+    Two models:
+      landscape evaluate EleutherAI/pythia-70m --quant rtn-w8-channel,gptq-w4-g128 --out sizes
+      landscape evaluate EleutherAI/pythia-160m --quant gptq-w4-g128,gptq-w3-g128 --out sizes
+      landscape frontier sizes --out figures/pythia
+    """
+    config = FrontierConfig(**options)
+    from rich.console import Console
+
+    from landscape.evaluation_table import print_frontier
+    from landscape.frontier import compare_sizes
+
+    print_frontier(Console(), compare_sizes(config))
 
 
 def _quiet_libraries() -> None:

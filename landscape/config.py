@@ -151,6 +151,25 @@ class QuantizeConfig(TextConfig):
 
 
 @dataclass(frozen=True)
+class FrontierConfig:
+    """Which evaluations to compare by size.
+
+    Raises:
+        OptionError: none named.
+    """
+
+    results: list[str] = field(
+        metadata={"help": "Files that 'landscape evaluate' wrote, or directories of them; of one text, any models."}
+    )
+    out: Path = option(Path("figures/frontier"), "Where to write: NAME.pdf, NAME.png and NAME.csv.")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Path(self.out))
+        if not self.results:
+            raise OptionError("frontier: no results named; expected files or directories of 'landscape evaluate'")
+
+
+@dataclass(frozen=True)
 class SliceConfig(MeasurementConfig):
     """What to slice, on which text, how well.
 

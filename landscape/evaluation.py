@@ -26,6 +26,7 @@ from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
 from landscape.texts import display_name
+from landscape.tokens import predicted_bytes
 from landscape.weights import Weights
 
 _SCHEMA = 1
@@ -213,6 +214,7 @@ def _facts(job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loade
         "eval_tokens": text.evaluation.n_tokens,
         "eval_windows": len(text.evaluation),
         "seq_len": text.evaluation.ids.shape[1],
+        "predicted_bytes": predicted_bytes(text.evaluation, inputs.load_tokenizer(config, job.checkpoint)),
         "tokens_fingerprint": text.evaluation.fingerprint,
         "calibration_fingerprint": calibration.fingerprint if calibration is not None else "",
         "dtype": config.dtype,

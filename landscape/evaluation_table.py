@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from landscape.evaluation import NONE, Evaluated
+from landscape.frontier import Frontier
 from landscape.quantizing import Quantized
 from landscape.terminal import shown
 
@@ -80,6 +81,22 @@ def print_quantized(console: Console, result: Quantized, notes: Sequence[str], s
         f"{result.step_norm:.4g}, {seconds:.0f} s"
     )
     _print_end(console, notes, [("model", shown(result.folder))] if result.folder else [])
+
+
+def print_frontier(console: Console, found: Frontier) -> None:
+    """A row for each model and quantizer by rising size; those that nothing of their size beats are marked."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("model", "quantizer"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("size", found.unit.split()[0], "ΔQ", "best"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in found.rows:
+        alone = row.quantizer == NONE
+        cells = (row.model, "16 bits" if alone else row.quantizer, _bytes(row.bits / 8), f"{row.loss:.4f}")
+        table.add_row(*cells, "" if alone else _percent(row.relative), "●" if row.best else "")
+    console.print(table)
+    console.print(f"losses in {found.unit} on {found.text}; ● nothing of this size or smaller is better")
+    _print_end(console, [], [("data" if path.suffix == ".csv" else "figure", shown(path)) for path in found.files])
 
 
 def _print_end(console: Console, notes: Sequence[str], files: Sequence[tuple[str, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,6 +58,16 @@ class Loaded:
     objective: TokenCrossEntropy
 
 
+def load_tokenizer(config: TextConfig, checkpoint: Checkpoint) -> Any:
+    """The tokenizer of `checkpoint`, or that of the model `config` names.
+
+    Raises:
+        ModelError: there is none.
+    """
+    belongs_to = resolve(config.tokenizer, checkpoint, config.remote_code) if config.tokenizer else checkpoint
+    return models.load_tokenizer(belongs_to, config.remote_code)
+
+
 def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note: Note) -> Text:
     """The windows `config` asks for, in the tokens of `checkpoint`.
 
@@ -64,8 +75,7 @@ def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note:
         TextError: the text gives no window, or leaves none for calibration.
         OptionError: windows longer than the model's context.
     """
-    belongs_to = resolve(config.tokenizer, checkpoint, config.remote_code) if config.tokenizer else checkpoint
-    tokenizer = models.load_tokenizer(belongs_to, config.remote_code)
+    tokenizer = load_tokenizer(config, checkpoint)
     context = models.context_length(checkpoint, remote_code=config.remote_code)
     defaults = PROTOCOL if context >= PROTOCOL.seq_len else SMALL
     seq_len = config.seq_len or min(defaults.seq_len, context)

@@ -66,9 +66,8 @@ def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> 
         "versions": versions(),
         **stored_report(report),
     }
-    belongs_to = resolve(config.tokenizer, checkpoint, config.remote_code) if config.tokenizer else checkpoint
     with lock(config.save):
-        _save(config.save, loaded, models.load_tokenizer(belongs_to, config.remote_code), facts)
+        _save(config.save, loaded, inputs.load_tokenizer(config, checkpoint), facts)
     return Quantized(str(checkpoint), report, step_norm, config.save)
 
 

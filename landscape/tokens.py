@@ -99,6 +99,20 @@ class WindowReader:
         return _padded(pieces, self.seq_len)
 
 
+def predicted_bytes(windows: Windows, tokenizer: Any) -> int:
+    """UTF-8 bytes of the text that is predicted: all tokens but each window's first.
+
+    Models of different tokenizers are compared by their loss per byte. A character that a window cuts in two counts as
+    three bytes.
+    """
+    texts = tokenizer.batch_decode(
+        [row[1:length].tolist() for row, length in zip(windows.ids, windows.lengths.tolist(), strict=True)],
+        skip_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+    )
+    return sum(len(text.encode()) for text in texts)
+
+
 def check_vocabulary(windows: Windows, vocabulary: int) -> None:
     """Raise `TextError` when a token id has no row in an embedding of `vocabulary` rows."""
     if len(windows) and int(windows.ids.max()) >= vocabulary:

@@ -54,9 +54,10 @@ ALLOWED = {
     "evaluation": {"config", "evaluate", "inputs", "models", "quantize", "references", "reporting", "results", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "terminal": {"basin", "slices", "viewer"},
-    "evaluation_table": {"evaluation", "quantizing", "terminal"},
+    "frontier": {"config", "evaluation", "viewer"},
+    "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
-    "cli": {"basin", "config", "evaluation", "evaluation_table", "quantizing"}
+    "cli": {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
     | {"sharpness", "slices"},
