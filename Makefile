@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate test check format reference bench-slices bench-curvature clean
+.PHONY: help slices sharpness quantize evaluate test check format reference bench-slices bench-curvature bench-quantize clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -71,6 +71,9 @@ reference: $(INSTALLED) ## train the bundled run again (half an hour on two core
 bench-slices: $(INSTALLED) ## pictures from few evaluations beside dense ones, cells and memory; ARGS='--only cell'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
 	@$(BIN)/python -W ignore benchmarks/slices.py $(ARGS)
+
+bench-quantize: $(INSTALLED) ## ΔQ by method and bits, seconds per million parameters, memory; ARGS='--only loss --group 32'
+	@$(BIN)/python -W ignore benchmarks/quantize.py $(ARGS)
 
 bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt

@@ -110,6 +110,7 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
     loaded: inputs.Loaded | None = None
     theta: WindowLosses | None = None
     complete = 0
+    notes: dict[str, list[str]] = {}
     for quantizer in quantizers:
         path = job.path(quantizer)
         with lock(path):
@@ -120,7 +121,12 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
                 reporter.stage(f"loading {checkpoint}")
                 loaded = inputs.load(config, checkpoint, text, device, config.dtype)
                 theta = window_losses(loaded.objective, loaded.theta, reporter.stage("evaluating Θ"))
-            write_whole(path, _measured(job, quantizer, loaded, theta, reporter))
+            content, said = _measured(job, quantizer, loaded, theta, reporter)
+            write_whole(path, content)
+            for note in said:
+                notes.setdefault(note, []).append(str(quantizer))
+    for note, names in notes.items():
+        reporter.note(f"{', '.join(names)}: {note}")
     if complete:
         reporter.note(f"{complete} of {len(quantizers)} results were there already and were not evaluated again")
     return [read(job.path(quantizer)) for quantizer in quantizers]
@@ -154,15 +160,17 @@ def _quantizers(names: str) -> tuple[quantize.Quantizer | None, ...]:
 
 def _measured(
     job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loaded, theta: WindowLosses, reporter: Reporter
-) -> bytes:
+) -> tuple[bytes, tuple[str, ...]]:
+    """The file of one quantizer, and what a user should know of it."""
     began = time.monotonic()
     report: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
     theta_hat, seconds = theta, 0.0
     if quantizer is not None:
         weights, done = quantized(quantizer, loaded, job.text, job.config.batch_size, reporter)
         seconds = time.monotonic() - began
         theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {quantizer}"))
-        report = stored_report(done)
+        report, notes = stored_report(done), done.notes
     comparison = compare(theta, theta_hat, job.config.draws, job.config.seed)
     content = _facts(job, quantizer, loaded) | {
         "comparison": asdict(comparison),
@@ -174,19 +182,16 @@ def _measured(
         "report": report,
         "quantize_seconds": round(seconds, 3),
     }
-    return json.dumps(content, indent=1, default=_plain).encode()
+    return json.dumps(content, indent=1, default=_plain).encode(), notes
 
 
 def quantized(
     quantizer: quantize.Quantizer, loaded: inputs.Loaded, text: inputs.Text, batch_size: int, reporter: Reporter
 ) -> tuple[Weights, quantize.Report]:
-    """(Θ̂, report), with progress; says what a user should know of it."""
+    """(Θ̂, report), with progress."""
     on_layer = reporter.stage(f"quantizing to {quantizer}")
     calibration = text.calibration if quantizer.needs_calibration else None
-    weights, report = quantize.quantize(quantizer, loaded.model, calibration, batch_size, on_layer)
-    for note in report.notes:
-        reporter.note(f"{quantizer}: {note}")
-    return weights, report
+    return quantize.quantize(quantizer, loaded.model, calibration, batch_size, on_layer)
 
 
 def stored_report(report: quantize.Report) -> dict[str, Any]:

@@ -52,6 +52,8 @@ def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> 
     reporter.stage(f"loading {checkpoint}")
     loaded = inputs.load(config, checkpoint, text, device, "float32")
     weights, report = quantized(quantizer, loaded, text, config.batch_size, reporter)
+    for note in report.notes:
+        reporter.note(note)
     step_norm = (weights - loaded.theta).norm()
     if config.save is None:
         return Quantized(str(checkpoint), report, step_norm, None)
