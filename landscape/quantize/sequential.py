@@ -51,7 +51,7 @@ def quantize_sequentially(
     Activations of all calibration tokens entering one block are held at a time.
     """
     prefix, blocks = decoder_blocks(model)
-    originals: dict[str, Tensor] = {}
+    originals: dict[Layer, Tensor] = {}  # of what the model holds in quantized form
     quantized: dict[str, Tensor] = {}
     try:
         with torch.no_grad():
@@ -61,18 +61,18 @@ def quantize_sequentially(
                 for group, after_norm in _in_order(block, inside, calls[0], index):
                     inputs = _inputs(block, group, calls, index, after_norm)
                     for layer, matrix in zip(group, quantize_layers(group, inputs), strict=True):
-                        tensor = layer.as_matrix(matrix).contiguous()
-                        quantized[layer.weight_name] = tensor
                         if feeds_on:
-                            originals[layer.weight_name] = layer.weight.detach().clone()
-                            layer.weight.copy_(tensor)
+                            originals[layer] = layer.weight.detach().clone()
+                            layer.weight.copy_(layer.as_matrix(matrix))
+                        else:
+                            quantized[layer.weight_name] = layer.as_matrix(matrix).contiguous()
                 for call in calls:
                     call.hidden = _first(block(call.hidden, *call.args[index], **call.kwargs[index]))
     finally:
         with torch.no_grad():
-            for layer in layers:
-                if layer.weight_name in originals:
-                    layer.weight.copy_(originals[layer.weight_name])
+            for layer in list(originals):  # one at a time: Θ̂ never exists twice
+                quantized[layer.weight_name] = layer.weight.detach().clone()
+                layer.weight.copy_(originals.pop(layer))
     return quantized
 
 
