@@ -80,52 +80,62 @@ def gptq(
     factor = factor.to(weight.dtype)
     before = _grids_before(weight, bits, group, levels, clip) if static_groups or group is None else None
     size = group or n
-    rest = weight[:, order].clone()
+    rest = weight.T[order].contiguous()  # (inputs, outputs): what a column of the matrix is lies together
     rounded, step = torch.empty_like(rest), torch.empty_like(rest)
     # Blocks end where groups end, so that a grid is always fitted to fully updated columns.
     block = size if _BLOCK < size < n else max(1, _BLOCK // size) * size if size < n else _BLOCK
     grid: Grid | None = None
     beyond = torch.zeros((), dtype=torch.int64, device=weight.device)
+    places = order.tolist()
     for start in range(0, n, block):
         end = min(start + block, n)
-        errors = torch.empty_like(rest[:, start:end])
+        errors = torch.empty_like(rest[start:end])
+        inside = factor[start:end, start:end]
+        diagonal = inside.diagonal().tolist()
         for j in range(start, end):
             if before is not None:
-                grid = before[int(order[j]) // size]
+                grid = before[places[j] // size]
             elif j % size == 0:
-                grid = fit(rest[:, j : j + size], bits, levels, clip)
+                grid = _transposed(fit(rest[j : j + size].T, bits, levels, clip))
             assert grid is not None
-            column = rest[:, j : j + 1]
-            rounded[:, j : j + 1] = grid.round(column)
-            step[:, j : j + 1] = grid.scale
-            error = (column - rounded[:, j : j + 1]) / factor[j, j]
-            errors[:, j - start : j - start + 1] = error
-            rest[:, j + 1 : end] -= error * factor[j, j + 1 : end]
-        moved = errors * factor.diagonal()[start:end]
-        beyond += (moved.abs() > _BEYOND * step[:, start:end]).sum()
-        rest[:, end:] -= errors @ factor[start:end, end:]
+            i = j - start
+            rounded[j], step[j] = grid.round(rest[j]), grid.scale
+            torch.sub(rest[j], rounded[j], out=errors[i])
+            errors[i] /= diagonal[i]
+            rest[j + 1 : end].addr_(inside[i, i + 1 :], errors[i], alpha=-1)
+        moved = errors * factor.diagonal()[start:end, None]
+        beyond += (moved.abs() > _BEYOND * step[start:end]).sum()
+        rest[end:] -= factor[start:end, end:].T @ errors
     back = torch.argsort(order)
-    result = Rounded(rounded[:, back], step[:, back])
+    result = Rounded(rounded[back].T.contiguous(), step[back].T.contiguous())
     return GptqResult(result, int(beyond) / weight.numel(), used, retries, fallback=False)
+
+
+def _transposed(grid: Grid) -> Grid:
+    """The grid of each output as a vector over outputs."""
+    offset = grid.offset.squeeze(1) if isinstance(grid.offset, Tensor) else grid.offset
+    return Grid(grid.scale.squeeze(1), grid.zero.squeeze(1), grid.levels, offset)
 
 
 def _grids_before(weight: Tensor, bits: int, group: int | None, levels: str, clip: bool) -> list[Grid]:
     if group is None:
-        return [fit(weight.reshape(1, -1), bits, levels, clip)]
-    return [fit(part, bits, levels, clip) for part in weight.split(group, dim=1)]
+        return [_transposed(fit(weight.reshape(1, -1), bits, levels, clip))]
+    return [_transposed(fit(part, bits, levels, clip)) for part in weight.split(group, dim=1)]
 
 
 def _inverse_factor(gram: Tensor, damping: float) -> tuple[Tensor | None, float, int]:
-    """(U with UᵀU = (XᵀX + λ mean(diag) I)⁻¹ or None, the λ used last, retries), in float64."""
+    """(U with UᵀU = H⁻¹, H = XᵀX + λ mean(diag) I, or None; the λ used last; retries), in float64.
+
+    With J the reversal of the inputs and J H J = L Lᵀ, U = J L⁻¹ J: one factorization, and H⁻¹ is never formed.
+    """
     gram = gram.double()
     mean = gram.diagonal().mean()
+    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     for retry in range(DAMPING_RETRIES + 1):
         used = damping + retry * DAMPING_STEP
-        damped = gram.clone()
-        damped.diagonal().add_(used * mean)
-        lower, failed = torch.linalg.cholesky_ex(damped)
+        lower, failed = torch.linalg.cholesky_ex((gram + used * mean * unit).flip(0, 1))
         if not failed:
-            upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
-            if not failed and bool(upper.isfinite().all()):
+            upper = torch.linalg.solve_triangular(lower, unit, upper=False).flip(0, 1)
+            if bool(upper.isfinite().all()):
                 return upper, used, retry
     return None, used, DAMPING_RETRIES
