@@ -25,7 +25,7 @@ def pictures_section(args: argparse.Namespace) -> None:
         f"{args.cells}×{args.cells} pictures: errors as shares of what was asked for: of the range, for far and random"
     )
     print("planes of the loss; time over that of evaluating every cell in float32, in the same process")
-    head = ("plane", "dtype", "evaluations", "stated", "true", "asked", "pieces", "cells", "time", "1 /")
+    head = ("plane", "loss", "dtype", "evaluations", "stated", "true", "asked", "pieces", "cells", "time", "1 /")
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for model in args.models:
         for plane in args.planes:
@@ -53,6 +53,7 @@ def picture(given: Problem, asked: tuple[float, float], args: argparse.Namespace
             unit = float(np.ptp(dense.loss)) if asked[0] < 1 else dense.points[0].loss
             row = (
                 given.name,
+                f"{dense.loss.min():.2f} to {dense.loss.max():.2f}",
                 str(dtype).removeprefix("torch."),
                 str(certificate.evaluations),
                 f"{certificate.error / unit:.1e}",

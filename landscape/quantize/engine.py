@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from landscape.errors import QuantizerError
+from landscape.quantize.adapters import quantize_with
 from landscape.quantize.grid import check_group_size
 from landscape.quantize.layers import Layer, linear_layers
-from landscape.quantize.matrix import quantize_matrices
+from landscape.quantize.matrix import layer_report, quantize_matrices
 from landscape.quantize.names import Quantizer, fits
 from landscape.quantize.report import LayerReport, Report
 from landscape.quantize.sequential import Inputs, quantize_sequentially
@@ -44,7 +45,13 @@ def quantize(
         on_progress(len(reports), len(layers))
         return [matrix for matrix, _ in done]
 
-    if quantizer.needs_calibration:
+    if quantizer.engine:
+        windows = _checked(quantizer, calibration, layers)
+        quantized = quantize_with(quantizer, model, layers, windows, batch_size)
+        for layer in layers:
+            matrices = (layer.as_matrix(layer.weight.detach()), layer.as_matrix(quantized[layer.weight_name]))
+            reports.append(layer_report(layer.name, *matrices, recipes[layer]))
+    elif quantizer.needs_calibration:
         windows = _checked(quantizer, calibration, layers)
         feeds_on = quantizer.method == "gptq"
         quantized = quantize_sequentially(model, layers, windows, together, batch_size, feeds_on)

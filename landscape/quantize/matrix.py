@@ -6,8 +6,9 @@ back. Ŵ lies in the coordinates of W, whatever the basis it was rounded in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def quantize_matrices(
         saturation, misalignment = fit_of(weight, rounded)
         result = basis.back(rounded.weight, matrix)
         told = {"saturation": saturation, "misalignment": misalignment, "redundant_inputs": singular, **took}
-        done.append((result, _report(name, matrix, result, recipe, inputs, mask, told)))
+        done.append((result, layer_report(name, matrix, result, recipe, inputs, mask, told)))
     return done
 
 
@@ -142,20 +143,22 @@ def _group(recipe: Quantizer, weight: Tensor) -> int | None:
     return None if recipe.per_tensor else recipe.group_size or weight.shape[1]
 
 
-def _report(
+def layer_report(
     name: str,
     matrix: Tensor,
     result: Tensor,
     recipe: Quantizer,
-    inputs: Inputs | None,
-    kept: Tensor | None,
-    told: dict[str, Any],
+    inputs: Inputs | None = None,
+    kept: Tensor | None = None,
+    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> LayerReport:
+    """The row of a matrix, whoever rounded it; `told` is what only the method knows."""
     step = float((result - matrix).double().norm())
     kurtosis, over_median = shape_of(matrix)
     if inputs is not None:
         nearest = _round(_plain(recipe), matrix, None)[0].weight
-        told = told | {
+        told = {
+            **told,
             "output_error": output_error(matrix, result, inputs.gram),
             "rtn_output_error": output_error(matrix, nearest, inputs.gram),
             "dead_inputs": int((inputs.gram.diagonal() == 0).sum()),

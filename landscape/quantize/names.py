@@ -56,6 +56,7 @@ class Quantizer:
         threshold: LLM.int8 keeps the inputs whose activations reach it.
         block: consecutive weights that share a scale of a 4-bit code.
         double: the scales of those blocks are quantized to 8 bits.
+        engine: who does it: `gptqmodel` or `llmcompressor`; nobody but us if empty.
         overrides: (pattern over layer names, words) of layers that differ; `float` for one that is not quantized.
     """
 
@@ -75,12 +76,14 @@ class Quantizer:
     block: int = 64
     double: bool = False
     overrides: tuple[tuple[str, str], ...] = ()
+    engine: str = ""
 
     def __str__(self) -> str:
         """The canonical name: parses back to an equal quantizer."""
         spoken = (word.say(self) for word in _METHODS[self.method])
         name = "-".join([self.method, *(said for said in spoken if said)])
-        return "+".join([name, *(f"{pattern}={words}" for pattern, words in self.overrides)])
+        name = "+".join([name, *(f"{pattern}={words}" for pattern, words in self.overrides)])
+        return f"{name}@{self.engine}" if self.engine else name
 
     def at(self, layer: str) -> Quantizer | None:
         """What holds for the layer of this name; None where it is not quantized. The last override that fits counts.
@@ -108,6 +111,7 @@ class Quantizer:
 
 
 FLOAT = "float"
+ENGINES = ("gptqmodel", "llmcompressor")
 
 
 def fits(pattern: str, layer: str) -> bool:
@@ -198,7 +202,10 @@ def parse(name: str) -> Quantizer:
     Raises:
         QuantizerError: not in the grammar; the message lists it.
     """
-    spoken, *rest = name.split("+")
+    ours, at, engine = name.partition("@")
+    if at and engine not in ENGINES:
+        raise QuantizerError(f"quantizer {name}: unknown engine {engine!r}; expected @{' or @'.join(ENGINES)}")
+    spoken, *rest = ours.split("+")
     method, *words = spoken.split("-")
     if method not in _METHODS:
         near = difflib.get_close_matches(method, _METHODS, n=1)
@@ -214,7 +221,7 @@ def parse(name: str) -> Quantizer:
         if words_there != FLOAT:
             _spoken(found, words_there, name)
         overrides.append((pattern, words_there))
-    return replace(found, overrides=tuple(overrides))
+    return replace(found, overrides=tuple(overrides), engine=engine)
 
 
 def _spoken(quantizer: Quantizer, words: str, name: str = "") -> Quantizer:
