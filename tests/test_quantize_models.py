@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
 from conftest import ARCHITECTURES, build, prose
 from torch import Tensor
 
-from landscape.errors import QuantizerError
+from landscape.errors import MissingExtraError, QuantizerError
 from landscape.quantize import linear_layers, output_error, parse, quantize, round_to_nearest
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights
@@ -218,3 +219,24 @@ def test_a_planted_singular_layer_is_reported(calibration: Windows):
     assert (row.dead_inputs, row.redundant_inputs) == (1, 1)
     assert "model.layers.1.mlp.down_proj" in report.singular
     assert "model.layers.0.mlp.down_proj" not in report.singular
+
+
+@pytest.mark.parametrize("engine", ["gptqmodel", "llmcompressor"])
+def test_another_engine_that_is_not_installed_names_its_extra(calibration: Windows, engine: str, monkeypatch):
+    monkeypatch.setitem(sys.modules, engine, None)  # as if it were not there
+    with pytest.raises(MissingExtraError, match=rf"pip install 'landscape\[{engine}\]'"):
+        quantize(parse(f"gptq-w4-g16-static@{engine}"), build("llama-tied-gqa"), calibration)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("rtn-w4-g16@gptqmodel", "gptqmodel is asked for symmetric gptq only"),
+        ("gptq-w4-g16-asym@gptqmodel", "gptqmodel is asked for symmetric gptq only"),
+        ("gptq-w4-g16+down_proj=w8@llmcompressor", "llmcompressor is asked for symmetric gptq only"),
+        ("gptq-w4-g16@llmcompressor", "add -static or -noact"),
+    ],
+)
+def test_what_other_engines_are_not_asked_for(calibration: Windows, name: str, complaint: str):
+    with pytest.raises(QuantizerError, match=complaint):
+        quantize(parse(name), build("llama-tied-gqa"), calibration)

@@ -28,6 +28,7 @@ from landscape.quantize.names import fits
         ("int8-t4.5", Quantizer("int8", 8, threshold=4.5)),
         ("nf4-b128-dq", Quantizer("nf4", 4, block=128, double=True)),
         ("fp4", Quantizer("fp4", 4)),
+        ("gptq-w4-g128@gptqmodel", Quantizer("gptq", 4, 128, engine="gptqmodel")),
         (
             "gptq-w3-g128+down_proj=w8+layers.0=float",
             Quantizer("gptq", 3, 128, overrides=(("down_proj", "w8"), ("layers.0", "float"))),
@@ -72,6 +73,7 @@ def test_one_quantizer_has_one_canonical_name(name: str, canonical: str):
         ("nf4-w4", "'w4' does not fit nf4"),
         ("rtn-w4-g128-outliers2", "'outliers2' does not fit rtn"),
         ("smoothquant-w8-channel-a1.5", "'a1.5' does not fit smoothquant"),
+        ("gptq-w4-g128@vllm", "unknown engine 'vllm'; expected @gptqmodel or @llmcompressor"),
         ("rtn-w4-g128+down_proj", "'down_proj' is no +PATTERN=words"),
         ("rtn-w4-g128+=w8", "'=w8' is no +PATTERN=words"),
         ("rtn-w4-g128+down_proj=noact", "'noact' does not fit rtn"),

@@ -58,6 +58,10 @@ def quantize_with(
 def _llmcompressor(
     quantizer: Quantizer, model: nn.Module, layers: Sequence[Layer], windows: Windows, batch_size: int
 ) -> Dense:
+    if quantizer.act_order and quantizer.group_size and not quantizer.static_groups:
+        raise QuantizerError(
+            f"quantizer {quantizer}: llmcompressor forms no groups in the order of activations; add -static or -noact"
+        )
     try:
         from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
         from datasets import Dataset
@@ -65,10 +69,6 @@ def _llmcompressor(
         from llmcompressor.modifiers.quantization import GPTQModifier
     except ImportError as error:
         raise MissingExtraError("llmcompressor", "llmcompressor", f"quantizer {quantizer}") from error
-    if quantizer.act_order and quantizer.group_size and not quantizer.static_groups:
-        raise QuantizerError(
-            f"quantizer {quantizer}: llmcompressor forms no groups in the order of activations; add -static or -noact"
-        )
     order = "static" if quantizer.act_order else None
     grid = QuantizationArgs(
         num_bits=quantizer.bits,
