@@ -122,6 +122,11 @@ class EvaluateConfig(TextConfig):
         "rtn-w4-g128,gptq-w4-g128,gptq-w3-g128",
         "Quantizers, separated by commas (docs/quantizers.md), or 'none' for the model alone.",
     )
+    packed: str | None = option(
+        None,
+        "Checkpoints of MODEL that somebody quantized (GPTQ, AWQ, bitsandbytes, compressed-tensors, torchao, GGUF), "
+        "separated by commas: directories, GGUF files or Hub ids. Dense weights are read out of them.",
+    )
     dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16, the same for Θ and every Θ̂.")
     draws: int = option(2000, "Resamplings of the windows behind every interval.")
     out: Path = option(Path("figures/evaluate"), "Directory of the results, one .json a quantizer.")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import inputs, models, quantize
+from landscape import inputs, models, packed, quantize
 from landscape.config import EvaluateConfig
 from landscape.errors import OptionError, StoreError
 from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
@@ -56,24 +56,44 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class _Way:
+    """Where a Θ̂ comes from: a quantizer, or a checkpoint that somebody packed; from neither, it is Θ."""
+
+    quantizer: quantize.Quantizer | None = None
+    packed: Checkpoint | None = None
+
+    def __str__(self) -> str:
+        return str(self.quantizer or self.packed or NONE)
+
+    @property
+    def identity(self) -> str:
+        """What makes it this one."""
+        return self.packed.identity if self.packed is not None else str(self)
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether it looks at activations."""
+        return self.quantizer is not None and self.quantizer.needs_calibration
+
+
+@dataclass(frozen=True)
 class _Job:
     """All that is decided before the first evaluation."""
 
     config: EvaluateConfig
     checkpoint: Checkpoint
-    quantizers: tuple[quantize.Quantizer | None, ...]
     text: inputs.Text
     device: str
 
-    def key(self, quantizer: quantize.Quantizer | None) -> str:
+    def key(self, way: _Way) -> str:
         """SHA-256 over everything that changes the numbers."""
         config = self.config
-        calibration = self.text.calibration if quantizer is not None and quantizer.needs_calibration else None
+        calibration = self.text.calibration if way.needs_calibration else None
         return key_of(
             {
                 "kind": "evaluation",
                 "model": self.checkpoint.identity,
-                "quantizer": str(quantizer),
+                "quantizer": way.identity,
                 "evaluation": self.text.evaluation.fingerprint,
                 "calibration": calibration.fingerprint if calibration is not None else None,
                 "dtype": config.dtype,
@@ -84,10 +104,10 @@ class _Job:
             }
         )
 
-    def path(self, quantizer: quantize.Quantizer | None) -> Path:
+    def path(self, way: _Way) -> Path:
         """Where its result goes."""
-        name = str(quantizer or "float")
-        return path_of(self.config.out, self.checkpoint, name, self.key(quantizer)[:8], suffix=".json")
+        name = "float" if way == _Way() else str(way)
+        return path_of(self.config.out, self.checkpoint, name, self.key(way)[:8], suffix=".json")
 
 
 def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> list[Evaluated]:
@@ -103,33 +123,34 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
     device = models.pick_device(config.device)
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
+    named = [name.strip() for name in (config.packed or "").split(",") if name.strip()]
+    ways = [*quantizers, *(_Way(packed=packed.locate(name, checkpoint)) for name in named)]
     reporter.stage("reading the text")
-    calibrate = any(quantizer is not None and quantizer.needs_calibration for quantizer in quantizers)
-    text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
-    job = _Job(config, checkpoint, quantizers, text, device)
+    text = inputs.read_text(config, checkpoint, any(way.needs_calibration for way in ways), reporter.note)
+    job = _Job(config, checkpoint, text, device)
     loaded: inputs.Loaded | None = None
     theta: WindowLosses | None = None
     complete = 0
     notes: dict[str, list[str]] = {}
-    for quantizer in quantizers:
-        path = job.path(quantizer)
+    for way in ways:
+        path = job.path(way)
         with lock(path):
-            if not config.overwrite and path.exists() and read(path).facts["key"] == job.key(quantizer):
+            if not config.overwrite and path.exists() and read(path).facts["key"] == job.key(way):
                 complete += 1
                 continue
             if loaded is None or theta is None:
                 reporter.stage(f"loading {checkpoint}")
                 loaded = inputs.load(config, checkpoint, text, device, config.dtype)
                 theta = window_losses(loaded.objective, loaded.theta, reporter.stage("evaluating Θ"))
-            content, said = _measured(job, quantizer, loaded, theta, reporter)
+            content, said = _measured(job, way, loaded, theta, reporter)
             write_whole(path, content)
             for note in said:
-                notes.setdefault(note, []).append(str(quantizer))
+                notes.setdefault(note, []).append(str(way))
     for note, names in notes.items():
         reporter.note(f"{', '.join(names)}: {note}")
     if complete:
-        reporter.note(f"{complete} of {len(quantizers)} results were there already and were not evaluated again")
-    return [read(job.path(quantizer)) for quantizer in quantizers]
+        reporter.note(f"{complete} of {len(ways)} results were there already and were not evaluated again")
+    return [read(job.path(way)) for way in ways]
 
 
 def read(path: Path) -> Evaluated:
@@ -150,29 +171,36 @@ def read(path: Path) -> Evaluated:
         raise StoreError(f"{path}: not an evaluation; expected a file that 'landscape evaluate' wrote") from error
 
 
-def _quantizers(names: str) -> tuple[quantize.Quantizer | None, ...]:
-    """The quantizers of a list with commas, each once; None for `none`."""
+def _quantizers(names: str) -> tuple[_Way, ...]:
+    """The quantizers of a list with commas, each once."""
     if not names.strip():
         raise OptionError("--quant '': empty; name quantizers with commas, or 'none' for the model alone")
     parsed = [None if name.strip() == NONE else quantize.parse(name.strip()) for name in names.split(",")]
-    return tuple(dict.fromkeys(parsed))
+    return tuple(_Way(quantizer) for quantizer in dict.fromkeys(parsed))
 
 
 def _measured(
-    job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loaded, theta: WindowLosses, reporter: Reporter
+    job: _Job, way: _Way, loaded: inputs.Loaded, theta: WindowLosses, reporter: Reporter
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The file of one quantizer, and what a user should know of it."""
+    """The file of one Θ̂, and what a user should know of it."""
     began = time.monotonic()
     report: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     theta_hat, seconds = theta, 0.0
-    if quantizer is not None:
-        weights, done = quantized(quantizer, loaded, job.text, job.config.batch_size, reporter)
+    if way != _Way():
+        if way.quantizer is not None:
+            weights, done = quantized(way.quantizer, loaded, job.text, job.config.batch_size, reporter)
+            report, notes = stored_report(done), done.notes
+        else:
+            assert way.packed is not None
+            reporter.stage(f"reading {way}")
+            weights, unpacked = packed.load_dense(way.packed, loaded.theta, loaded.model)
+            report, notes = asdict(unpacked) | {"bits": unpacked.size(loaded.theta)}, unpacked.notes
+            report["bits_per_weight"] = unpacked.bits_per_weight(loaded.theta)
         seconds = time.monotonic() - began
-        theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {quantizer}"))
-        report, notes = stored_report(done), done.notes
+        theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {way}"))
     comparison = compare(theta, theta_hat, job.config.draws, job.config.seed)
-    content = _facts(job, quantizer, loaded) | {
+    content = _facts(job, way, loaded) | {
         "comparison": asdict(comparison),
         "windows": {
             "predicted": theta.counts.tolist(),
@@ -199,21 +227,23 @@ def stored_report(report: quantize.Report) -> dict[str, Any]:
     return asdict(report) | {"bits": report.bits, "bits_per_weight": report.bits_per_weight}
 
 
-def _facts(job: _Job, quantizer: quantize.Quantizer | None, loaded: inputs.Loaded) -> dict[str, Any]:
+def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
     """What the file says of itself: names and numbers, no path."""
     config, text = job.config, job.text
-    resolved = {name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "quant")}
+    resolved = {
+        name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "quant", "packed")
+    }
     resolved["model"] = str(job.checkpoint)
     for name in ("text", "calibration", "tokenizer"):
         resolved[name] = display_name(resolved[name]) if resolved[name] else None
-    calibration = text.calibration if quantizer is not None and quantizer.needs_calibration else None
+    calibration = text.calibration if way.needs_calibration else None
     return {
         "kind": "evaluation",
         "schema": _SCHEMA,
-        "key": job.key(quantizer),
+        "key": job.key(way),
         "model": str(job.checkpoint),
         "model_identity": job.checkpoint.identity,
-        "quantizer": str(quantizer) if quantizer is not None else NONE,
+        "quantizer": str(way),
         "total_parameters": loaded.theta.numel(),
         "text": display_name(config.text),
         "eval_tokens": text.evaluation.n_tokens,

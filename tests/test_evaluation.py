@@ -220,3 +220,41 @@ def test_a_model_that_overflows_is_a_result(run: Path, text_file: Path, tmp_path
     found = evaluation.evaluate_model(config)[0]
     assert not np.isfinite(found.comparison.loss.value) and not np.isfinite(found.comparison.relative.value)
     assert evaluation.read(found.path).comparison.loss.value is not None
+
+
+def test_a_checkpoint_that_somebody_packed_is_evaluated_beside(landscape, run: Path, text_file: Path, tmp_path: Path):
+    """GPTQ's format, from integer codes; and a float checkpoint by mistake."""
+    from test_packed import pack_gptq
+
+    checkpoint = resolve(f"{run}@step30")
+    model = load_model(checkpoint)
+    folder = tmp_path / "their-w4"
+    pack_gptq(folder, model)
+    out = tmp_path / "e"
+    arguments = [
+        "evaluate",
+        f"{run}@step30",
+        "--text",
+        text_file,
+        "--tokens",
+        640,
+        "--quant",
+        "rtn-w4-g16",
+        "--out",
+        out,
+    ]
+    code, printed, err = landscape(*arguments, "--packed", folder)
+    assert code == 0, err
+    theirs = next(result for result in map(evaluation.read, out.glob("*.json")) if result.quantizer == "their-w4")
+    assert theirs.report["format"] == "gptq" and theirs.bits < 16 * theirs.facts["total_parameters"]
+    from landscape import packed
+
+    windows = WindowReader(documents(str(text_file)), load_tokenizer(checkpoint), 64).take_tokens(640)
+    dense, _ = packed.load_dense(packed.locate(str(folder)), Weights.of(model), model)
+    expected = mean(TokenCrossEntropy(model, batches(windows, 8)), dense)
+    assert theirs.comparison.loss_hat.value == pytest.approx(expected, rel=1e-9)
+    assert theirs.comparison.loss_hat.value != theirs.comparison.loss.value
+    row = next(line for line in printed.splitlines() if line.startswith("their-w4"))
+    assert f"{expected:.4f}" in row and "their-w4: read from gptq" in " ".join(printed.split())
+    code, _, err = landscape(*arguments, "--packed", run / "step20")
+    assert code == 2 and "not packed; expected a quantized checkpoint" in err

@@ -26,6 +26,7 @@ ALLOWED = {
     "objective": {"head", "recompute"},
     "evaluate": {"objective"},
     "models": {"references"},
+    "packed": {"models", "references"},
     "quantize": set(),
     "slices": set(),
     "curvature": {"objective"},
@@ -51,7 +52,8 @@ ALLOWED = {
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "eigenvectors", "viewer"},
-    "evaluation": {"config", "evaluate", "inputs", "models", "quantize", "references", "reporting", "results", "texts"},
+    "evaluation": {"config", "evaluate", "inputs", "models", "packed", "quantize"}
+    | {"references", "reporting", "results", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "terminal": {"basin", "slices", "viewer"},
     "frontier": {"config", "evaluation", "viewer"},

@@ -1,0 +1,29 @@
+"""Where a packed checkpoint is: like any other model, or a GGUF file, which no model reference names."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from landscape.errors import ModelError
+from landscape.packed.formats import is_packed
+from landscape.packed.gguf import gguf_files
+from landscape.references import Checkpoint, resolve
+
+
+def locate(reference: str, near: Checkpoint | None = None) -> Checkpoint:
+    """The packed checkpoint that `reference` names: a GGUF file, a directory, or a Hub id with or without @revision.
+
+    Raises:
+        ModelError: nothing there, or a checkpoint that is not packed.
+    """
+    path = Path(reference).expanduser()
+    files = gguf_files(path) if path.exists() else []
+    if len(files) == 1:
+        with open(files[0], "rb") as file:
+            identity = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return Checkpoint(path.name, None, identity, path.resolve(), path.resolve().parent)
+    checkpoint = resolve(reference, near)
+    if is_packed(checkpoint) is None:
+        raise ModelError(f"model {checkpoint}: not packed; expected a quantized checkpoint, or name it as the MODEL")
+    return checkpoint
