@@ -19,6 +19,7 @@ ROUGH = ("auto", "bfloat16", "none")
 PRODUCTS = ("reverse", "forward", "difference")
 PLANES = ("checkpoints", "random", "pca", "eigenvectors", "gradient", "quantizers", "line")
 RANDOM = "random"
+PAPER = "paper"
 
 
 def option(default: Any, text: str) -> Any:
@@ -128,13 +129,27 @@ class EvaluateConfig(TextConfig):
         "separated by commas: directories, GGUF files or Hub ids. Dense weights are read out of them.",
     )
     dtype: str = option("float32", "Forward pass in float32, bfloat16 or float16, the same for Θ and every Θ̂.")
-    draws: int = option(2000, "Resamplings of the windows behind every interval.")
+    tasks: str | None = option(
+        None,
+        "Also the accuracy on these tasks of lm-eval, separated by commas, or on 'paper', the twelve of "
+        "arXiv 2510.06213.",
+    )
+    shots: int = option(5, "Worked examples before each question.")
+    limit: int | None = option(None, "Ask the first questions of every task only.")
+    task_folder: Path | None = option(
+        None, "Task files of lm-eval (YAML) of your own, with their data; such files may name code to run."
+    )
+    draws: int = option(2000, "Resamplings of the windows, and of the questions, behind every interval.")
     out: Path = option(Path("figures/evaluate"), "Directory of the results, one .json a quantizer.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least("draws", 100)
+        object.__setattr__(self, "task_folder", Path(self.task_folder) if self.task_folder else None)
+        for name, least in (("draws", 100), ("shots", 0), ("limit", 1)):
+            self._at_least(name, least)
         self._one_of("dtype", DTYPES)
+        if self.task_folder and self.tasks is None:
+            raise OptionError(f"--task-folder {self.task_folder}: name what to ask from it with --tasks")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class WindowLosses:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its bootstrap over windows: standard error, and the interval that 95 % of the draws lie in."""
+    """A number with its bootstrap over windows or questions: standard error, interval of 95 % of the draws."""
 
     value: float
     standard_error: float

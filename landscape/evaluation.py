@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from landscape import inputs, models, packed, quantize
 from landscape.config import EvaluateConfig
 from landscape.errors import OptionError, StoreError
 from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
+from landscape.evaluation_tasks import Exam
 from landscape.files import lock, write_whole
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
@@ -40,6 +42,7 @@ class Evaluated:
     Attributes:
         facts: model, text and settings it was measured with, as stored.
         comparison: Θ̂ against Θ; of Θ with itself where nothing is quantized.
+        tasks: accuracies and drops as `evaluation_tasks` stores them; empty where none were asked.
         report: the quantizer's report, as stored; empty for Θ alone.
     """
 
@@ -48,6 +51,7 @@ class Evaluated:
     facts: Mapping[str, Any]
     comparison: Comparison
     report: Mapping[str, Any]
+    tasks: Mapping[str, Any]
 
     @property
     def bits(self) -> float:
@@ -83,6 +87,7 @@ class _Job:
     config: EvaluateConfig
     checkpoint: Checkpoint
     text: inputs.Text
+    exam: Exam | None
     device: str
 
     def key(self, way: _Way) -> str:
@@ -98,6 +103,7 @@ class _Job:
                 "calibration": calibration.fingerprint if calibration is not None else None,
                 "dtype": config.dtype,
                 "batch_size": config.batch_size,
+                "questions": self.exam.asked.fingerprint if self.exam is not None else None,
                 "draws": config.draws,
                 "seed": config.seed,
                 "device": torch.device(self.device).type,
@@ -127,7 +133,10 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
     ways = [*quantizers, *(_Way(packed=packed.locate(name, checkpoint)) for name in named)]
     reporter.stage("reading the text")
     text = inputs.read_text(config, checkpoint, any(way.needs_calibration for way in ways), reporter.note)
-    job = _Job(config, checkpoint, text, device)
+    exam = None
+    if config.tasks is not None:
+        exam = Exam.prepare(config, inputs.load_tokenizer(config, checkpoint), reporter)
+    job = _Job(config, checkpoint, text, exam, device)
     loaded: inputs.Loaded | None = None
     theta: WindowLosses | None = None
     complete = 0
@@ -146,6 +155,8 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
             write_whole(path, content)
             for note in said:
                 notes.setdefault(note, []).append(str(way))
+    for note in exam.notes() if exam is not None else []:
+        reporter.note(note)
     for note, names in notes.items():
         reporter.note(f"{', '.join(names)}: {note}")
     if complete:
@@ -164,7 +175,9 @@ def read(path: Path) -> Evaluated:
         if content["kind"] != "evaluation" or content["schema"] != _SCHEMA:
             raise KeyError("kind")
         measured = {name: Estimate(**estimate) for name, estimate in content["comparison"].items()}
-        return Evaluated(path, content["quantizer"], content, Comparison(**measured), content["report"])
+        return Evaluated(
+            path, content["quantizer"], content, Comparison(**measured), content["report"], content["tasks"]
+        )
     except FileNotFoundError as error:
         raise StoreError(f"{path}: no such file; expected one that 'landscape evaluate' wrote") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -186,7 +199,7 @@ def _measured(
     began = time.monotonic()
     report: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    theta_hat, seconds = theta, 0.0
+    theta_hat, seconds, weights = theta, 0.0, None
     if way != _Way():
         if way.quantizer is not None:
             weights, done = quantized(way.quantizer, loaded, job.text, job.config.batch_size, reporter)
@@ -208,6 +221,7 @@ def _measured(
             "sum_hat": theta_hat.sums.tolist(),
         },
         "report": report,
+        "tasks": job.exam.sit(loaded, weights, str(way), reporter) if job.exam is not None else {},
         "quantize_seconds": round(seconds, 3),
     }
     return json.dumps(content, indent=1, default=_plain).encode(), notes
@@ -233,7 +247,7 @@ def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
     resolved = {
         name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "quant", "packed")
     }
-    resolved["model"] = str(job.checkpoint)
+    resolved |= {"model": str(job.checkpoint), "task_folder": config.task_folder.name if config.task_folder else None}
     for name in ("text", "calibration", "tokenizer"):
         resolved[name] = display_name(resolved[name]) if resolved[name] else None
     calibration = text.calibration if way.needs_calibration else None
@@ -255,7 +269,7 @@ def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
         "dtype": config.dtype,
         "device": torch.device(job.device).type,
         "config": resolved,
-        "versions": versions(),
+        "versions": versions() | ({"lm_eval": version("lm_eval")} if job.exam is not None else {}),
     }
 
 

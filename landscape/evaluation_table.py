@@ -40,6 +40,8 @@ def print_evaluations(console: Console, results: Sequence[Evaluated], notes: Seq
                 _interval(found.relative.low, found.relative.high),
             )
         console.print(table)
+    if results[0].tasks:
+        _print_tasks(console, rows or list(results))
     console.print(
         f"{facts['eval_tokens']:,} tokens of {facts['text']} ({facts['eval_windows']} windows of up to "
         f"{facts['seq_len']}), {facts['dtype']}, {seconds:.0f} s; intervals from {facts['config']['draws']:,} paired "
@@ -47,6 +49,26 @@ def print_evaluations(console: Console, results: Sequence[Evaluated], notes: Seq
     )
     path, count = results[0].path, len(results)
     _print_end(console, notes, [("data", shown(path) if count == 1 else f"{count} files in {shown(path.parent)}")])
+
+
+def _print_tasks(console: Console, results: Sequence[Evaluated]) -> None:
+    """For each Θ̂ its tasks and their mean: accuracies, and what is lost of the wrong answers that were left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("quantizer", "task"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("Acc", "of Θ̂", "drop", "95 %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in results:
+        named = [*result.tasks["tasks"].items(), ("mean over tasks", result.tasks)]
+        for i, (task, row) in enumerate(named if len(named) > 2 else named[:1]):
+            drop = row["drop"]
+            shots = f" ({row['shots']} shots)" if "shots" in row else ""
+            accuracies = (f"{row['accuracy']['value']:.4f}", f"{row['accuracy_hat']['value']:.4f}")
+            drops = ("" if math.isnan(drop["value"]) else _percent(drop["value"]), _interval(drop["low"], drop["high"]))
+            table.add_row("" if i else result.quantizer, f"{task}{shots}", *accuracies, *drops)
+    console.print(table)
+    metric = next(iter(results[0].tasks["tasks"].values()))["metric"]
+    console.print(f"{metric}; drop = (Acc − Âcc)/(1 − Acc), of the wrong answers of Θ; the mean is that of the drops")
 
 
 def print_quantized(console: Console, result: Quantized, notes: Sequence[str], seconds: float) -> None:

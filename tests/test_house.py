@@ -27,6 +27,7 @@ ALLOWED = {
     "evaluate": {"objective"},
     "models": {"references"},
     "packed": {"models", "references"},
+    "tasks": {"evaluate"},
     "quantize": set(),
     "slices": set(),
     "curvature": {"objective"},
@@ -52,7 +53,8 @@ ALLOWED = {
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "eigenvectors", "viewer"},
-    "evaluation": {"config", "evaluate", "inputs", "models", "packed", "quantize"}
+    "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
+    "evaluation": {"config", "evaluate", "evaluation_tasks", "inputs", "models", "packed", "quantize"}
     | {"references", "reporting", "results", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "terminal": {"basin", "slices", "viewer"},
