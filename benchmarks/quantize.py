@@ -7,7 +7,7 @@
 Sections:
 
 * loss: ΔQ of every method at 4, 3 and 2 bits, with its 95 % interval, as a table for docs/quantizers.md.
-* time: seconds per million quantized parameters, on a GPT-NeoX of 25 million with 16,384 calibration tokens.
+* time: seconds per million quantized parameters, on a GPT-NeoX of 13 million with 8,192 calibration tokens.
 * memory: the peak of a fresh process that quantizes, over one that only loads the model.
 * evaluation: losses by window, in turn with bare forward passes.
 """

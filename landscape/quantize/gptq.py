@@ -65,13 +65,14 @@ def gptq(
     A factorization that fails is tried again with more damping; when all tries fail, Ŵ is round-to-nearest and
     `fallback` is set.
     """
-    dead = gram.diagonal() == 0
-    gram = gram.clone()
-    gram.diagonal()[dead] = 1.0
     n = len(gram)
-    order = torch.argsort(gram.diagonal(), descending=True, stable=True) if act_order else torch.arange(n)
+    seen = torch.where(gram.diagonal() == 0, 1.0, gram.diagonal())
+    order = torch.argsort(seen, descending=True, stable=True) if act_order else torch.arange(n, device=gram.device)
+    gram = gram[order[:, None], order].double()
+    gram.diagonal().copy_(seen[order])
     order = order.to(weight.device)
-    factor, used, retries = _inverse_factor(gram[order][:, order], damping)
+    factor, used, retries = _inverse_factor(gram, damping)
+    del gram
     if factor is None:
         nearest = round_to_nearest(weight, bits, group, levels, clip)
         beyond = (nearest.weight - weight).abs() > _BEYOND * nearest.step
@@ -128,14 +129,14 @@ def _inverse_factor(gram: Tensor, damping: float) -> tuple[Tensor | None, float,
 
     With J the reversal of the inputs and J H J = L Lᵀ, U = J L⁻¹ J: one factorization, and H⁻¹ is never formed.
     """
-    gram = gram.double()
     mean = gram.diagonal().mean()
-    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     for retry in range(DAMPING_RETRIES + 1):
         used = damping + retry * DAMPING_STEP
-        lower, failed = torch.linalg.cholesky_ex((gram + used * mean * unit).flip(0, 1))
+        damped = gram.flip(0, 1)
+        damped.diagonal().add_(used * mean)
+        lower, failed = torch.linalg.cholesky_ex(damped)
         if not failed:
-            upper = torch.linalg.solve_triangular(lower, unit, upper=False).flip(0, 1)
-            if bool(upper.isfinite().all()):
-                return upper, used, retry
+            torch.linalg.solve_triangular(lower, torch.eye(len(gram)).to(damped), upper=False, out=damped)
+            if bool(damped.isfinite().all()):
+                return damped.flip(0, 1), used, retry
     return None, used, DAMPING_RETRIES

@@ -150,10 +150,11 @@ def redundant(gram: Tensor) -> int:
     Eigenvalues of the normalized XᵀX, whose diagonal is one, count as zero below 1e-6·√n: what sums in float32 leave.
     """
     alive = gram.diagonal() > 0
-    scale = gram.diagonal()[alive].double().rsqrt()
-    normalized = gram[alive][:, alive].double() * torch.outer(scale, scale)
+    normalized = gram[alive][:, alive].double() if not bool(alive.all()) else gram.double().clone()
+    scale = normalized.diagonal().rsqrt()
+    normalized.mul_(scale[:, None]).mul_(scale)
     zero = 1e-6 * len(scale) ** 0.5
-    shifted = normalized - zero * torch.eye(len(scale), dtype=torch.float64, device=gram.device)
-    if not torch.linalg.cholesky_ex(shifted).info:  # all eigenvalues are above, at a fraction of the price
+    normalized.diagonal().sub_(zero)
+    if not torch.linalg.cholesky_ex(normalized).info:  # all eigenvalues are above, at a fraction of the price
         return 0
-    return int((torch.linalg.eigvalsh(normalized) < zero).sum())
+    return int((torch.linalg.eigvalsh(normalized) < 0).sum())
