@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,21 @@ def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> 
     """
     reporter = reporter or Silent()
     quantizer = quantize.parse(config.quant)
-    if config.save and config.save.exists() and not config.overwrite:
+    _check_place(config)
+    with lock(config.save) if config.save else nullcontext():  # a place that cannot be written is found out first
+        return _quantize(config, quantizer, reporter)
+
+
+def _check_place(config: QuantizeConfig) -> None:
+    if config.save is None or not config.save.exists():
+        return
+    if not config.overwrite:
         raise OptionError(f"--save {config.save}: exists already; name another directory, or use --overwrite")
+    if not (config.save / REPORT).is_file():  # a training run, say: it would be gone
+        raise OptionError(f"--save {config.save}: not a directory that 'landscape quantize' made; name another one")
+
+
+def _quantize(config: QuantizeConfig, quantizer: quantize.Quantizer, reporter: Reporter) -> Quantized:
     device = models.pick_device(config.device)
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
@@ -68,8 +82,7 @@ def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> 
         "versions": versions(),
         **stored_report(report),
     }
-    with lock(config.save):
-        _save(config.save, loaded, inputs.load_tokenizer(config, checkpoint), facts)
+    _save(config.save, loaded, inputs.load_tokenizer(config, checkpoint), facts)
     return Quantized(str(checkpoint), report, step_norm, config.save)
 
 

@@ -121,6 +121,13 @@ def test_what_is_saved_is_an_ordinary_checkpoint(landscape, run: Path, text_file
     saved = tmp_path / "saved"
     code, out, err = landscape("quantize", f"{run}@step30", "gptq-w3-g16", "--text", text_file, "--save", saved)
     assert code == 0, err
+    assert (
+        landscape("quantize", f"{run}@step30", "rtn-w4-g16", "--text", text_file, "--save", saved, "--overwrite")[0]
+        == 0
+    )
+    assert json.loads((saved / "report.json").read_text())["quantizer"] == "rtn-w4-g16"
+    code = landscape("quantize", f"{run}@step30", "gptq-w3-g16", "--text", text_file, "--save", saved, "--overwrite")[0]
+    assert code == 0
     assert "parameters quantized to 4.00 bits" in " ".join(out.split()) and "mlp.dense_4h_to_h" in out
     assert {path.name for path in tmp_path.iterdir()} == {"saved"}
     checkpoint = resolve(f"{run}@step30")
@@ -183,6 +190,7 @@ MISTAKES = {
     ),
     "head": (["quantize", "{run}", "rtn-w4-g16+embed_in=w8"], "is about gpt_neox.embed_in"),
     "missing quantizer": (["quantize", "{run}"], "Missing argument"),
+    "a training run": (["quantize", "{run}", "rtn-w4-g16", "--save", "{run}", "--overwrite"], "not a directory that"),
     "taken directory": (["quantize", "{run}", "rtn-w4-g16", "--save", "{run}"], "exists already; name another"),
 }
 

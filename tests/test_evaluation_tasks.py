@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from questions import TEST, TRAIN, write_task
 
 from landscape import evaluation, tasks
 from landscape.models import load_model, load_tokenizer
@@ -16,8 +17,6 @@ from landscape.references import resolve
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("lm_eval")
     pytest.importorskip("accelerate")
-    from test_tasks import TEST, TRAIN, write_task
-
     folder = tmp_path_factory.mktemp("questions")
     write_task(folder, "next", {"test": TEST, "train": TRAIN})
     return folder

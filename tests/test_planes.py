@@ -14,6 +14,7 @@ from conftest import build
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from test_basin import config
+from vectors import basis, flat
 
 import landscape as ls
 from landscape import slices, viewer
@@ -96,19 +97,6 @@ def render(run: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.Monke
         return result.slice
 
     return render
-
-
-def flat(weights: Mapping[str, torch.Tensor]) -> np.ndarray:
-    return torch.cat([tensor.double().flatten() for tensor in weights.values()]).numpy()
-
-
-def basis(first: np.ndarray, second: np.ndarray | None) -> np.ndarray:
-    """Gram and Schmidt, in float64: (1 or 2, n)."""
-    u = first / np.linalg.norm(first)
-    if second is None:
-        return u[None]
-    rest = second - (second @ u) * u
-    return np.stack([u, rest / np.linalg.norm(rest)])
 
 
 def check(

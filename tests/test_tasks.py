@@ -1,7 +1,4 @@
-"""Accuracy on tasks: the drop and its interval by themselves, then real local tasks answered through lm-eval.
-
-The second half is skipped where lm-eval is not installed.
-"""
+"""Local tasks answered through lm-eval; skipped where it is not installed."""
 
 from __future__ import annotations
 
@@ -11,220 +8,23 @@ import logging
 import math
 import random
 import socket
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import WORDS, build
+from conftest import build
+from questions import AS_PUBLISHED, FILES, TEST, TRAIN, Row, by_hand, rows, write_task
 
 from landscape import tasks
-from landscape.errors import MissingExtraError, ModelError, OptionError
+from landscape.errors import OptionError
 from landscape.models import load_model, load_tokenizer
 from landscape.quantize import parse, quantize
 from landscape.references import resolve
-from landscape.tasks import TaskScore, accuracy_drop, holding, loading
+from landscape.tasks import accuracy_drop, holding, loading
 from landscape.weights import Weights
 
 pytestmark = pytest.mark.usefixtures("process")
-
-# Accuracies of Θ, and how often Θ̂ errs where Θ is right, and is right where Θ errs
-ODDS = {"easy": (0.8, 0.15, 0.1), "middling": (0.6, 0.1, 0.05), "hard": (0.3, 0.2, 0.02)}
-TRUE = {name: (p * lost - (1 - p) * won) / (1 - p) for name, (p, lost, won) in ODDS.items()}
-
-
-def scored(*parts: np.ndarray, by_size: bool = True, questions: str = "the same") -> TaskScore:
-    correct = {f"part{i}": np.asarray(part, dtype=float) for i, part in enumerate(parts)}
-    return TaskScore("acc", correct, by_size, 0, "1", questions, 0)
-
-
-def drawn(seed: int, n: int = 200) -> tuple[dict[str, TaskScore], dict[str, TaskScore]]:
-    """Seeded answers of Θ and Θ̂ to three tasks of n questions with the odds above."""
-    rng = np.random.default_rng(seed)
-    theta, theta_hat = {}, {}
-    for name, (p, lost, won) in ODDS.items():
-        right = rng.random(n) < p
-        right_hat = np.where(right, rng.random(n) >= lost, rng.random(n) < won)
-        theta[name], theta_hat[name] = scored(right), scored(right_hat)
-    return theta, theta_hat
-
-
-def test_the_drop_is_the_share_of_wrong_answers_added():
-    theta, theta_hat = drawn(0)
-    found = accuracy_drop(theta, theta_hat)
-    acc = np.array([score.accuracy for score in theta.values()])
-    acc_hat = np.array([score.accuracy for score in theta_hat.values()])
-    for i, drop in enumerate(found.tasks.values()):
-        assert drop.accuracy.value == pytest.approx(acc[i]) and drop.accuracy_hat.value == pytest.approx(acc_hat[i])
-        assert drop.drop.value == pytest.approx((acc[i] - acc_hat[i]) / (1 - acc[i]))
-    assert found.accuracy.value == pytest.approx(acc.mean())
-    assert found.drop.value == pytest.approx(((acc - acc_hat) / (1 - acc)).mean())
-    assert found.drop_of_means.value == pytest.approx((acc - acc_hat).sum() / (1 - acc).sum())
-    assert found.drop.value != pytest.approx(found.drop_of_means.value, rel=0.05)
-    same = accuracy_drop(theta, theta)
-    assert (same.drop.value, same.drop.low, same.drop.high) == (0, 0, 0)
-    assert accuracy_drop(theta, theta_hat) == found and accuracy_drop(theta, theta_hat, seed=1) != found
-
-
-def test_a_task_is_resampled_alike_whatever_else_is_asked():
-    theta, theta_hat = drawn(0)
-    alone = accuracy_drop({"hard": theta["hard"]}, {"hard": theta_hat["hard"]})
-    assert alone.tasks["hard"] == accuracy_drop(theta, theta_hat).tasks["hard"]
-    assert alone.drop == alone.drop_of_means == alone.tasks["hard"].drop
-    twice = accuracy_drop({"a": theta["hard"], "b": theta["hard"]}, {"a": theta_hat["hard"], "b": theta_hat["hard"]})
-    assert twice.drop.value == pytest.approx(alone.drop.value)
-    assert twice.drop.standard_error == pytest.approx(alone.drop.standard_error / math.sqrt(2), rel=0.1)
-
-
-def test_intervals_cover_what_they_should():
-    """Of 300 samples, those whose interval holds the true value: 95 %, give or take 3.7 % (three standard errors)."""
-    sums = np.array([[1 - p, p * lost - (1 - p) * won] for p, lost, won in ODDS.values()]).sum(axis=0)
-    true = TRUE | {"accuracy": 1 - sums[0] / 3, "drop": float(np.mean(list(TRUE.values())))}
-    true["drop_of_means"] = sums[1] / sums[0]
-    held = dict.fromkeys(true, 0)
-    for seed in range(300):
-        found = accuracy_drop(*drawn(seed), draws=400, seed=seed)
-        for name, value in true.items():
-            estimate = found.tasks[name].drop if name in TRUE else getattr(found, name)
-            held[name] += estimate.low <= value <= estimate.high
-    assert all(0.913 <= count / 300 <= 0.987 for count in held.values()), held
-
-
-def test_standard_errors_are_those_of_theory_and_pairing_makes_them_small():
-    theta, theta_hat = drawn(3, n=2000)
-    found = accuracy_drop(theta, theta_hat)
-    for name, drop in found.tasks.items():
-        assert drop.accuracy.standard_error == pytest.approx(theta[name].standard_error, rel=0.06)
-        wrong, wrong_hat = (1 - scores[name].correct["part0"] for scores in (theta, theta_hat))
-        rest = wrong_hat - wrong - drop.drop.value * wrong  # the delta method for a ratio of means
-        assert drop.drop.standard_error == pytest.approx(rest.std() / wrong.mean() / math.sqrt(2000), rel=0.06)
-    shuffled = np.random.default_rng(0).permutation(2000)
-    apart = {name: scored(score.correct["part0"][shuffled]) for name, score in theta_hat.items()}
-    assert found.drop.standard_error < 0.75 * accuracy_drop(theta, apart).drop.standard_error
-
-
-def test_subtasks_weigh_and_are_resampled_apart():
-    small, large = np.repeat([1.0, 0.0], [8, 2]), np.repeat([1.0, 0.0], [30, 60])
-    by_size, alike = scored(small, large), scored(small, large, by_size=False)
-    assert by_size.accuracy == pytest.approx(38 / 100) and alike.accuracy == pytest.approx((8 / 10 + 30 / 90) / 2)
-    # within the subtasks alone: that these differ in difficulty is no uncertainty
-    within = (0.8 * 0.2 * 10 + (1 / 3) * (2 / 3) * 90) / 100**2
-    found = accuracy_drop({"t": by_size}, {"t": by_size}, draws=20_000).accuracy.standard_error
-    assert found == pytest.approx(math.sqrt(within), rel=0.03)
-    assert by_size.standard_error == pytest.approx(found, rel=0.03)
-    found = accuracy_drop({"t": alike}, {"t": alike}, draws=20_000).accuracy.standard_error
-    assert found == pytest.approx(math.sqrt(0.8 * 0.2 / 10 + 2 / 9 / 90) / 2, rel=0.03)
-    assert alike.standard_error == pytest.approx(found, rel=0.06)  # n − 1 for n = 10
-
-
-def test_what_cannot_be_divided_or_resampled_says_so():
-    right = np.ones(30)
-    some = np.repeat([1.0, 0.0], [20, 10])
-    perfect = accuracy_drop(
-        {"a": scored(right, right[:7]), "b": scored(some)}, {"a": scored(some, right[:7]), "b": scored(some)}
-    )
-    assert perfect.tasks["a"].accuracy.value == 1
-    assert math.isnan(perfect.tasks["a"].drop.value) and math.isnan(perfect.drop.value)
-    assert math.isfinite(perfect.drop_of_means.low) and perfect.tasks["b"].drop.value == 0
-    three, ten = (
-        np.repeat([1.0, 0.0], [30 - wrong, wrong]) for wrong in (3, 10)
-    )  # no wrong answer in e^−3 = 5 % of draws
-    few = accuracy_drop({"a": scored(three)}, {"a": scored(ten)}).tasks["a"]
-    assert few.drop.value == pytest.approx(7 / 3) and math.isnan(few.drop.low) and math.isfinite(few.accuracy.low)
-    assert math.isfinite(accuracy_drop({"a": scored(ten)}, {"a": scored(three)}).drop.low)
-    single = accuracy_drop({"a": scored([0.0])}, {"a": scored([1.0])})
-    assert single.drop.value == -1 and math.isnan(single.drop.low) and math.isnan(scored([0.0]).standard_error)
-    unanswered = accuracy_drop({"a": scored(some)}, {"a": scored([*some[1:], math.nan])})
-    assert math.isnan(unanswered.drop.value) and math.isnan(unanswered.accuracy_hat.value)
-    for other in ({"a": scored(some, questions="others")}, {"b": scored(some)}, {}):
-        with pytest.raises(ValueError, match="different questions"):
-            accuracy_drop({"a": scored(some)}, other)
-    with pytest.raises(ValueError, match="or none"):
-        accuracy_drop({}, {})
-
-
-@pytest.mark.parametrize("name", ["gpt_neox", "llama-tied-gqa"])
-def test_other_weights_are_held_for_a_while(name: str):
-    model, other = build(name), build(name, seed=1)
-    theta, ids = Weights.of(model), torch.arange(12)[None]
-    before, places = theta.fingerprint(), [tensor.data_ptr() for tensor in theta.values()]
-    with torch.no_grad():
-        logits, expected = model(ids).logits, other(ids).logits
-        with pytest.raises(KeyError), holding(model, Weights.of(other)):
-            assert torch.equal(model(ids).logits, expected)
-            assert model.get_output_embeddings().weight is model.get_output_embeddings().weight
-            assert theta.fingerprint() == before
-            raise KeyError
-        assert torch.equal(model(ids).logits, logits)
-    assert Weights.of(model).fingerprint() == before
-    assert [tensor.data_ptr() for tensor in Weights.of(model).values()] == places
-    if "tied" in name:
-        assert model.lm_head.weight is model.model.embed_tokens.weight
-    with pytest.raises(ModelError, match="same architecture"), holding(model, Weights.of(build("gpt2"))):
-        pass
-
-
-def test_without_lm_eval_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    monkeypatch.setitem(sys.modules, "lm_eval.models.huggingface", None)
-    with pytest.raises(
-        MissingExtraError, match=r"accuracy on tasks needs .* lm-eval: pip install 'landscape\[tasks\]'"
-    ):
-        tasks.load(["piqa"])
-    with pytest.raises(MissingExtraError):
-        tasks.score(torch.nn.Linear(1, 1), None, tasks.TaskSet((), "acc", None, 0))
-    for names in ([], ["piqa", " "]):
-        with pytest.raises(OptionError, match="--tasks: an empty name"):
-            tasks.load(names)
-
-
-# ---- with lm-eval --------------------------------------------------------------------------------------------------
-
-Row = dict[str, object]
-
-
-def rows(n: int, seed: int) -> list[Row]:
-    """Which word comes next: two that exist, two misspelt. A model that learned to spell is right every other time."""
-    rng = random.Random(seed)
-    long = [word for word in WORDS if len(word) > 2]
-    made = []
-    for _ in range(n):
-        asked = " ".join(rng.choice(WORDS) for _ in range(4))
-        choices = rng.sample(long, 2)
-        right = choices[0]
-        while len(choices) < 4:
-            letters = list(rng.choice(long))
-            letters[rng.randrange(len(letters))] = rng.choice("".join(WORDS))
-            word = "".join(letters)
-            if word not in choices and word not in WORDS:
-                choices.append(word)
-        rng.shuffle(choices)
-        made.append({"asked": asked, "choices": choices, "label": choices.index(right)})
-    return made
-
-
-def write_task(folder: Path, name: str, data: dict[str, list[Row]], **options: object) -> None:
-    """A task file and its data beside it; YAML, as JSON is."""
-    folder.mkdir(exist_ok=True, parents=True)
-    for split, questions in data.items():
-        (folder / f"{name}_{split}.jsonl").write_text("\n".join(map(json.dumps, questions)))
-    config = {
-        "task": name,
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {split: f"{name}_{split}.jsonl" for split in data}},
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{asked}}",
-        "doc_to_choice": "{{choices}}",
-        "doc_to_target": "{{label}}",
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-        "metadata": {"version": 3},
-    }
-    config |= {f"{'training' if split == 'train' else split}_split": split for split in data}
-    (folder / f"{name}.yaml").write_text(json.dumps(config | options))
-
-
-TEST, TRAIN = rows(60, seed=1), rows(20, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -263,27 +63,6 @@ def indexed(everything, monkeypatch: pytest.MonkeyPatch) -> None:
 def trained(run: Path):
     checkpoint = resolve(f"{run}@step30")
     return load_model(checkpoint), load_tokenizer(checkpoint)
-
-
-def by_hand(model, tokenizer, shots: int = 0, seed: int = 0, questions: list[Row] = TEST) -> tuple[list[float], int]:
-    """(right or wrong for each question, prompts that do not fit) by one forward pass for each choice, unpadded."""
-    rng = random.Random(seed)
-    correct, cut = [], 0
-    for row in questions:
-        examples = rng.sample(TRAIN, shots)
-        prompt = "".join(f"{one['asked']} {one['choices'][one['label']]}\n\n" for one in examples) + row["asked"]
-        likelihoods, too_long = [], False
-        for choice in row["choices"]:
-            start, ids = tokenizer.encode(prompt), tokenizer.encode(f"{prompt} {choice}")
-            n = len(ids) - len(start)
-            too_long |= len(ids) > 65
-            ids = torch.tensor(ids[-65:])
-            with torch.no_grad():
-                logits = model(ids[None, :-1]).logits[0].double()
-            likelihoods.append(logits.log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]][-n:].sum().item())
-        correct.append(float(np.argmax(likelihoods) == row["label"]))
-        cut += too_long
-    return correct, cut
 
 
 @pytest.mark.parametrize("shots", [0, 2, 4])
@@ -470,50 +249,6 @@ def test_a_few_bad_questions_in_many_count_as_wrong(folder: Path, trained, tmp_p
     score = tasks.score(*trained, tasks.load(["many"], shots=0, task_folder=tmp_path))["many"]
     assert score.unanswerable == 2 and score.correct["many"][-2:].tolist() == [0, 0]
     assert score.correct["many"][:60].tolist() == by_hand(*trained)[0]
-
-
-# One question as the data set of each task of the paper has it
-AS_PUBLISHED: dict[str, tuple[str, Row]] = {
-    name: (
-        "arc",
-        {"question": "a cat?", "choices": {"text": ["a dog", "a mat"], "label": ["A", "B"]}, "answerKey": "B"},
-    )
-    for name in ("arc_easy", "arc_challenge")
-} | {
-    "openbookqa": (
-        "openbookqa",
-        {"question_stem": "a cat", "choices": {"text": ["sat", "hills"], "label": ["A", "B"]}, "answerKey": "A"},
-    ),
-    "piqa": ("piqa", {"goal": "sat on a mat", "sol1": "a cat", "sol2": "a town", "label": 0}),
-    "hellaswag": (
-        "hellaswag",
-        {"activity_label": "Rain", "ctx_a": "it rained", "ctx_b": "far", "endings": ["away", "[x] dog"], "label": "0"},
-    ),
-    "winogrande": (
-        "winogrande",
-        {"sentence": "the cat and the dog sat while _ rained", "option1": "it", "option2": "one", "answer": "1"},
-    ),
-    "mathqa": ("mathqa", {"Problem": "one", "options": "a ) 3 , b ) 4 , c ) 5 , d ) 6 , e ) 7", "correct": "e"}),
-    "pubmedqa": ("pubmedqa", {"QUESTION": "a cat?", "CONTEXTS": ["one", "mat"], "final_decision": "maybe"}),
-    "sciq": (
-        "sciq",
-        {
-            "support": " a cat",
-            "question": "sat?",
-            "distractor1": "x",
-            "distractor2": "y",
-            "distractor3": "z",
-            "correct_answer": "cat",
-        },
-    ),
-    "social_iqa": (
-        "siqa",
-        {"context": "a cat", "question": "sat?", "answerA": "on", "answerB": "it", "answerC": "far", "label": "3"},
-    ),
-    "commonsense_qa": ("commonsense_qa", {"question": "a?", "choices": {"text": list("vwxyz")}, "answerKey": "E"}),
-    "mmlu": ("mmlu/default", {"question": "a?", "choices": ["the", "cat", "sat", "on"], "answer": 2}),
-}
-FILES = {"social_iqa": "siqa", "winogrande": "default", "commonsense_qa": "default", "mmlu": "mmlu_anatomy"}
 
 
 def test_the_tasks_of_the_paper_are_asked_as_lm_eval_writes_them(folder: Path, trained, tmp_path: Path):
