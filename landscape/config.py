@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from landscape.errors import OptionError
 
+STREAMS = ("auto", "always", "never")
 DTYPES = ("float32", "bfloat16", "float16")
 PACKINGS = ("joined", "documents")
 ROUGH = ("auto", "bfloat16", "none")
@@ -113,7 +114,7 @@ class MeasurementConfig(TextConfig):
 class EvaluateConfig(TextConfig):
     """Which quantizers to evaluate a model with, on which text.
 
-    `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
+    `device`, `out`, `overwrite`, `remote_code` and `stream` say how to run; every other field changes the numbers.
 
     Raises:
         OptionError: a number or a word that cannot be used.
@@ -140,6 +141,11 @@ class EvaluateConfig(TextConfig):
         None, "Task files of lm-eval (YAML) of your own, with their data; such files may name code to run."
     )
     draws: int = option(2000, "Resamplings of the windows, and of the questions, behind every interval.")
+    stream: Literal["auto", "always", "never"] = option(
+        "auto",
+        "Leave the model in its file and take its blocks into memory one at a time, reading all of it once for Θ and "
+        "once for every Θ̂. 'auto': where memory does not hold Θ and Θ̂. The numbers are the same.",
+    )
     out: Path = option(Path("figures/evaluate"), "Directory of the results, one .json a quantizer.")
 
     def __post_init__(self) -> None:
@@ -148,6 +154,11 @@ class EvaluateConfig(TextConfig):
         for name, least in (("draws", 100), ("shots", 0), ("limit", 1)):
             self._at_least(name, least)
         self._one_of("dtype", DTYPES)
+        self._one_of("stream", STREAMS)
+        if self.stream == "always":
+            for name in ("tasks", "packed"):
+                if getattr(self, name) is not None:
+                    raise OptionError(f"--stream always with --{name}: needs the whole model in memory; leave one out")
         if self.task_folder and self.tasks is None:
             raise OptionError(f"--task-folder {self.task_folder}: name what to ask from it with --tasks")
 

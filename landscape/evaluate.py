@@ -8,14 +8,14 @@ of L itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from landscape.objective import TokenCrossEntropy
+from landscape.objective import Batch, TokenCrossEntropy
 
 _AT_ONCE = 1 << 22  # draws times windows held at a time
 
@@ -26,6 +26,14 @@ class WindowLosses:
 
     sums: np.ndarray
     counts: np.ndarray
+
+    @classmethod
+    def of(cls, sums: Sequence[Tensor], batches: Sequence[Batch]) -> WindowLosses:
+        """From the sums of each batch's windows."""
+        if not sums:
+            return cls(np.zeros(0), np.zeros(0, dtype=np.int64))
+        counts = torch.cat([batch.lengths - 1 for batch in batches])
+        return cls(torch.cat(list(sums)).double().cpu().numpy(), counts.numpy())
 
     @property
     def mean(self) -> float:
@@ -78,10 +86,7 @@ def window_losses(
         for batch in objective.batches:
             sums.append(objective.by_window(weights, batch))
             on_progress(len(sums), len(objective.batches))
-    counts = [batch.lengths - 1 for batch in objective.batches]
-    if not sums:
-        return WindowLosses(np.zeros(0), np.zeros(0, dtype=np.int64))
-    return WindowLosses(torch.cat(sums).double().cpu().numpy(), torch.cat(counts).numpy())
+    return WindowLosses.of(sums, objective.batches)
 
 
 def compare(theta: WindowLosses, theta_hat: WindowLosses, draws: int = 2000, seed: int = 0) -> Comparison:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -24,15 +24,19 @@ from landscape.errors import OptionError, StoreError
 from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
 from landscape.evaluation_tasks import Exam
 from landscape.files import lock, write_whole
+from landscape.mapped import stored_parameters
+from landscape.memory import available
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
+from landscape.streaming import streamed_losses
 from landscape.texts import display_name
 from landscape.tokens import predicted_bytes
 from landscape.weights import Weights
 
 _SCHEMA = 1
 NONE = "none"
+_FILLED = 0.8  # of the free memory, by weights
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,13 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
                 continue
             if loaded is None or theta is None:
                 reporter.stage(f"loading {checkpoint}")
-                loaded = inputs.load(config, checkpoint, text, device, config.dtype)
-                theta = window_losses(loaded.objective, loaded.theta, reporter.stage("evaluating Θ"))
+                streams = _streams(job, ways, reporter)
+                loaded = inputs.load(config, checkpoint, text, device, config.dtype, streams=streams)
+                on_batch = reporter.stage("evaluating Θ")
+                if streams:
+                    theta = streamed_losses(loaded.objective, on_progress=on_batch).losses
+                else:
+                    theta = window_losses(loaded.objective, loaded.theta, on_batch)
             content, said = _measured(job, way, loaded, theta, reporter)
             write_whole(path, content)
             for note in said:
@@ -196,20 +205,19 @@ def _measured(
     job: _Job, way: _Way, loaded: inputs.Loaded, theta: WindowLosses, reporter: Reporter
 ) -> tuple[bytes, tuple[str, ...]]:
     """The file of one Θ̂, and what a user should know of it."""
-    began = time.monotonic()
     report: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     theta_hat, seconds, weights = theta, 0.0, None
-    if way != _Way():
-        if way.quantizer is not None:
-            weights, done = quantized(way.quantizer, loaded, job.text, job.config.batch_size, reporter)
-            report, notes = stored_report(done), done.notes
-        else:
-            assert way.packed is not None
-            reporter.stage(f"reading {way}")
-            weights, unpacked = packed.load_dense(way.packed, loaded.theta, loaded.model)
-            report, notes = asdict(unpacked) | {"bits": unpacked.size(loaded.theta)}, unpacked.notes
-            report["bits_per_weight"] = unpacked.bits_per_weight(loaded.theta)
+    if way.quantizer is not None and loaded.streams:
+        calibration = job.text.calibration if way.needs_calibration else None
+        on_batch = reporter.stage(f"quantizing to {way} and evaluating")
+        done = streamed_losses(loaded.objective, way.quantizer, calibration, job.config.batch_size, on_batch)
+        assert done.report is not None
+        theta_hat, seconds = done.losses, done.quantize_seconds
+        report, notes = stored_report(done.report), done.report.notes
+    elif way != _Way():
+        began = time.monotonic()
+        weights, report, notes = _theta_hat(job, way, loaded, reporter)
         seconds = time.monotonic() - began
         theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {way}"))
     comparison = compare(theta, theta_hat, job.config.draws, job.config.seed)
@@ -225,6 +233,36 @@ def _measured(
         "quantize_seconds": round(seconds, 3),
     }
     return json.dumps(content, indent=1, default=_plain).encode(), notes
+
+
+def _theta_hat(
+    job: _Job, way: _Way, loaded: inputs.Loaded, reporter: Reporter
+) -> tuple[Weights, dict[str, Any], tuple[str, ...]]:
+    """(Θ̂, its report as stored, what a user should know of it)."""
+    if way.quantizer is not None:
+        weights, done = quantized(way.quantizer, loaded, job.text, job.config.batch_size, reporter)
+        return weights, stored_report(done), done.notes
+    assert way.packed is not None
+    reporter.stage(f"reading {way}")
+    weights, unpacked = packed.load_dense(way.packed, loaded.theta, loaded.model)
+    sizes = {"bits": unpacked.size(loaded.theta), "bits_per_weight": unpacked.bits_per_weight(loaded.theta)}
+    return weights, asdict(unpacked) | sizes, unpacked.notes
+
+
+def _streams(job: _Job, ways: Sequence[_Way], reporter: Reporter) -> bool:
+    """Whether blocks are taken out of the file one at a time."""
+    config = job.config
+    whole = [way for way in ways if way.packed is not None or (way.quantizer is not None and way.quantizer.engine)]
+    if config.stream == "always" and whole:
+        raise OptionError(f"--stream always with {whole[0]}: needs the whole model in memory; use --stream never")
+    if config.stream != "auto" or whole or job.exam is not None:
+        return config.stream == "always"
+    needed = 4 * stored_parameters(job.checkpoint) * (1 if set(ways) == {_Way()} else 2)
+    free = available(job.device)
+    if needed <= _FILLED * free:
+        return False
+    reporter.note(f"streamed block by block: float32 weights take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
+    return True
 
 
 def quantized(

@@ -37,7 +37,7 @@ class Split:
         def stop(*args: Any, **kwargs: Any) -> Any:
             raise _BodyDone(forward(*args, **kwargs))
 
-        with _answering(self.body, stop):
+        with answering(self.body, stop):
             try:
                 self.model(input_ids=ids, use_cache=False)
             except _BodyDone as done:
@@ -51,7 +51,7 @@ class Split:
             return value[part] if _belongs_to(ids, value) else value
 
         answer = tree_map(cut, states)
-        with _answering(self.body, lambda *args, **kwargs: answer):
+        with answering(self.body, lambda *args, **kwargs: answer):
             return self.model(input_ids=ids[part], use_cache=False).logits
 
 
@@ -115,7 +115,7 @@ class _BodyDone(Exception):
 
 
 @contextmanager
-def _answering(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def answering(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """`module` runs `forward` within."""
     own = vars(module).get("forward")  # set by tools that place modules on devices; otherwise the class's is behind it
     module.forward = forward

@@ -13,6 +13,7 @@ from torch import nn
 from landscape import models
 from landscape.config import RANDOM, SharpnessConfig, SliceConfig, TextConfig
 from landscape.errors import ModelError, OptionError, TextError
+from landscape.mapped import load_mapped
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.references import Checkpoint, predecessors, resolve
 from landscape.texts import display_name, documents
@@ -51,11 +52,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model on its device, its weights Θ (sharing the model's memory) and the objective."""
+    """A model on its device, its weights Θ (sharing the model's memory) and the objective.
+
+    With `streams` its blocks stay in the file, and Θ with them.
+    """
 
     model: nn.Module
     theta: Weights
     objective: TokenCrossEntropy
+    streams: bool = False
 
 
 def load_tokenizer(config: TextConfig, checkpoint: Checkpoint) -> Any:
@@ -114,20 +119,29 @@ def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note:
 
 
 def load(
-    config: TextConfig, checkpoint: Checkpoint, text: Text, device: str, dtype: str, recomputes: bool = False
+    config: TextConfig,
+    checkpoint: Checkpoint,
+    text: Text,
+    device: str,
+    dtype: str,
+    recomputes: bool = False,
+    streams: bool = False,
 ) -> Loaded:
     """The model at `checkpoint`, and the objective over the evaluation windows, computed in `dtype`.
+
+    With `streams` its blocks stay in the file (`landscape.mapped`).
 
     Raises:
         ModelError: it cannot be loaded.
         TextError: the tokenizer's ids go beyond the model's vocabulary.
     """
-    model = models.load_model(checkpoint, device, remote_code=config.remote_code)
+    read = load_mapped if streams else models.load_model
+    model = read(checkpoint, device, remote_code=config.remote_code)
     for windows in (text.evaluation, text.calibration):
         if windows is not None:
             check_vocabulary(windows, models.vocabulary_size(model))
     cut = batches(text.evaluation, config.batch_size, device)
-    return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, dtype), recomputes))
+    return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, dtype), recomputes), streams)
 
 
 def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:

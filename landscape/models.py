@@ -28,12 +28,21 @@ def load_model(
     Raises:
         ModelError: not a causal language model that transformers can load, damaged, or incomplete.
     """
+    return read_model(checkpoint, torch.float32, attention, remote_code).to(device)
+
+
+def read_model(checkpoint: Checkpoint, dtype: torch.dtype, attention: str, remote_code: bool) -> nn.Module:
+    """The model at `checkpoint` in `dtype`, in evaluation mode; of safetensors in that dtype, mapped into memory.
+
+    Raises:
+        ModelError: as `load_model`.
+    """
     from transformers import AutoModelForCausalLM
 
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
-            dtype=torch.float32,
+            dtype=dtype,
             attn_implementation=attention,
             trust_remote_code=remote_code,
             output_loading_info=True,
@@ -41,7 +50,7 @@ def load_model(
     except Exception as error:  # transformers raises many kinds; each means that these files do not make a model
         hint = "; if you trust its author, allow its own code with --remote-code" if "remote_code" in str(error) else ""
         raise ModelError(
-            f"model {checkpoint}: cannot be loaded ({type(error).__name__}: {_first_line(error)}){hint}"
+            f"model {checkpoint}: cannot be loaded ({type(error).__name__}: {first_line(error)}){hint}"
         ) from error
     missing = sorted(info["missing_keys"]) + sorted(name for name, *_ in info.get("mismatched_keys", ()))
     if missing:
@@ -49,7 +58,7 @@ def load_model(
             f"model {checkpoint}: {len(missing)} tensors are not in the file or have another shape ({missing[0]}, …); "
             "expected a complete checkpoint"
         )
-    return model.eval().to(device)
+    return model.eval()
 
 
 def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
@@ -67,7 +76,7 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
         return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except Exception as error:  # as above
         raise ModelError(
-            f"model {checkpoint}: its tokenizer cannot be loaded ({_first_line(error)}); name one with --tokenizer"
+            f"model {checkpoint}: its tokenizer cannot be loaded ({first_line(error)}); name one with --tokenizer"
         ) from error
 
 
@@ -87,7 +96,7 @@ def context_length(checkpoint: Checkpoint, otherwise: int = 2048, remote_code: b
     try:
         config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except Exception as error:  # transformers raises many kinds; each means that this is no model it knows
-        raise ModelError(f"model {checkpoint}: unreadable configuration ({_first_line(error)})") from error
+        raise ModelError(f"model {checkpoint}: unreadable configuration ({first_line(error)})") from error
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         length = getattr(config, name, None)
         if isinstance(length, int) and length > 0:
@@ -106,11 +115,10 @@ def pick_device(name: str) -> str:
     try:
         torch.zeros((), device=name)
     except (RuntimeError, AssertionError) as error:
-        raise OptionError(
-            f"device {name}: torch cannot use it here ({_first_line(error)}); try --device cpu"
-        ) from error
+        raise OptionError(f"device {name}: torch cannot use it here ({first_line(error)}); try --device cpu") from error
     return name
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What a library said, in short."""
     return (str(error).strip().splitlines() or ["no reason given"])[0][:300]

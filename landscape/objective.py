@@ -81,7 +81,7 @@ class TokenCrossEntropy:
 
     def by_window(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """That sum for each window of the batch, float64 (windows,)."""
-        in_two = None if torch.is_grad_enabled() else self._in_two
+        in_two = None if torch.is_grad_enabled() else self.in_two
         if in_two is None or batch.ids.numel() * in_two.vocabulary <= _CHUNK:
             return cross_entropy(self.outputs(weights, batch), batch.ids, batch.lengths)
         given = {f"model.{name}": tensor for name, tensor in weights.items()}
@@ -92,7 +92,7 @@ class TokenCrossEntropy:
         inputs = {"input_ids": batch.ids, "use_cache": False}
         lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)] if self.recomputes else []
         blocks = max(lists, key=len, default=())
-        with _autocast(batch.ids.device.type, self.dtype), _every_row(self.model), recomputing(blocks):
+        with autocast(batch.ids.device.type, self.dtype), _every_row(self.model), recomputing(blocks):
             return functional_call(self.model, dict(weights), (), inputs).logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
@@ -100,7 +100,8 @@ class TokenCrossEntropy:
         return cross_entropy(outputs, batch.ids, batch.lengths).sum(), batch.n_targets
 
     @cached_property
-    def _in_two(self) -> Split | None:
+    def in_two(self) -> Split | None:
+        """The model as body and head, found once; None where it cannot be taken apart."""
         return split(self.model)
 
 
@@ -112,7 +113,7 @@ class _InParts(nn.Module):
         self.model, self.in_two, self.dtype = in_two.model, in_two, dtype
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        with _autocast(ids.device.type, self.dtype):
+        with autocast(ids.device.type, self.dtype):
             states = self.in_two.states(ids)
         sums = torch.zeros(len(ids), dtype=torch.float64, device=ids.device)
         for part in _parts(lengths.tolist(), ids.shape[1], self.in_two.vocabulary):
@@ -121,7 +122,7 @@ class _InParts(nn.Module):
         return sums
 
     def _part(self, states: Any, ids: Tensor, lengths: Tensor, part: Part) -> Tensor:
-        with _autocast(ids.device.type, self.dtype):
+        with autocast(ids.device.type, self.dtype):
             logits = self.in_two.logits(states, ids, part)
         windows, tokens = part
         return cross_entropy(logits, ids[part], lengths[windows] - tokens.start)
@@ -199,7 +200,8 @@ def _every_row(model: nn.Module) -> Iterator[None]:
             module.padding_idx = index
 
 
-def _autocast(device_type: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+def autocast(device_type: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+    """Within, matrix products are computed in `dtype` if that is a short one, over the float32 masters."""
     if dtype in (torch.float32, torch.float64):
         return contextlib.nullcontext()
     return torch.autocast(device_type, dtype=dtype)

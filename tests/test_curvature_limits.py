@@ -13,8 +13,9 @@ from oracles import block, case, close, objective_of, single
 from torch import nn
 
 from landscape.curvature import DifferenceHessian, GaussNewton, Hessian
-from landscape.curvature.memory import available, sized
+from landscape.curvature.memory import sized
 from landscape.errors import CurvatureError
+from landscape.memory import available
 from landscape.objective import Batch
 from landscape.weights import Weights
 

@@ -12,13 +12,15 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "landscape"
 
 # Who may know whom: a room may import itself, the rooms named here, and the ground floor.
-GROUND = {"errors", "files", "weights", "tokens"}
+GROUND = {"errors", "files", "weights", "tokens", "memory"}
 ALLOWED = {
     "errors": set(),
     "files": set(),
     "weights": set(),
     "recompute": set(),
     "head": set(),
+    "memory": set(),
+    "blocks": {"head"},
     "tokens": set(),
     "config": set(),
     "references": set(),
@@ -26,13 +28,15 @@ ALLOWED = {
     "objective": {"head", "recompute"},
     "evaluate": {"objective"},
     "models": {"references"},
+    "mapped": {"blocks", "models", "references"},
+    "streaming": {"blocks", "evaluate", "mapped", "objective", "quantize"},
     "packed": {"models", "references"},
     "tasks": {"evaluate"},
-    "quantize": set(),
+    "quantize": {"blocks"},
     "slices": set(),
     "curvature": {"objective"},
     "viewer": {"curvature", "slices"},
-    "inputs": {"models", "references", "texts", "objective", "config"},
+    "inputs": {"mapped", "models", "references", "texts", "objective", "config"},
     "reporting": set(),
     "results": {"references", "reporting"},
     "eigenvectors": {"curvature"},
@@ -55,7 +59,7 @@ ALLOWED = {
     | {"curvature", "eigenvectors", "viewer"},
     "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
     "evaluation": {"config", "evaluate", "evaluation_tasks", "inputs", "models", "packed", "quantize"}
-    | {"references", "reporting", "results", "texts"},
+    | {"mapped", "references", "reporting", "results", "streaming", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "terminal": {"basin", "slices", "viewer"},
     "frontier": {"config", "evaluation", "viewer"},

@@ -114,7 +114,7 @@ def test_scales_of_awq_do_not_depend_on_the_unit_of_the_activations():
     scales = []
     for unit in (1.0, 1e-3):
         inputs = summed(x * unit)
-        rounds = [lambda weight, _gram: round_to_nearest(weight, 3, 16).weight]
+        rounds = [lambda weight: round_to_nearest(weight, 3, 16).weight]
         scales.append(activation_scales([matrix], inputs.mean_abs, inputs.gram, rounds))
     assert torch.allclose(*scales, rtol=1e-4)
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 import torch
-from conftest import ARCHITECTURES, build, prose
+from conftest import ARCHITECTURES, VOCABULARY, build, prose
 from torch import Tensor
 
-from landscape.errors import MissingExtraError, QuantizerError
+from landscape.errors import MissingExtraError, ModelError, QuantizerError
 from landscape.quantize import linear_layers, output_error, parse, quantize, round_to_nearest
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights
@@ -99,7 +99,7 @@ def test_what_cannot_be_quantized(calibration: Windows):
         quantize(parse("rtn-w4-g100"), model)
     with pytest.raises(QuantizerError, match="needs calibration text"):
         quantize(parse("gptq-w4-g16"), model)
-    with pytest.raises(QuantizerError, match="no stack of blocks"):
+    with pytest.raises(ModelError, match="no stack of blocks"):
         quantize(parse("rtn-w4-g16"), torch.nn.Linear(16, 16))
     before = Weights.of(model).clone()
     broken = build("gpt_neox")
@@ -240,3 +240,92 @@ def test_another_engine_that_is_not_installed_names_its_extra(calibration: Windo
 def test_what_other_engines_are_not_asked_for(calibration: Windows, name: str, complaint: str):
     with pytest.raises(QuantizerError, match=complaint):
         quantize(parse(name), build("llama-tied-gqa"), calibration)
+
+
+def other(kind: str, **settings: object) -> torch.nn.Module:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    wide = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": VOCABULARY}
+    ids = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **wide, **ids, **settings)).eval()
+
+
+def ragged(calibration: Windows) -> Windows:
+    lengths = calibration.lengths.clone()
+    lengths[::3] = 20
+    return Windows(calibration.ids, lengths)
+
+
+def test_layers_that_see_windows_as_one_row_of_tokens(calibration: Windows):
+    """OPT flattens windows before its linear layers; padding is found there too."""
+    model = other("opt", ffn_dim=64, word_embed_proj_dim=32, max_position_embeddings=64)
+    one = ragged(calibration)
+    two = Windows(one.ids.masked_fill(torch.arange(32) >= one.lengths[:, None], 7), one.lengths)
+    results = [quantize(parse("gptq-w3-g16"), model, windows)[0] for windows in (one, two)]
+    assert results[0].equal(results[1])
+    assert not results[0].equal(quantize(parse("gptq-w3-g16"), model, calibration)[0])
+    rows = quantize(parse("gptq-w3-g16"), model, one)[1].layers
+    assert {row.name.rsplit(".", 1)[1] for row in rows} >= {"fc1", "fc2", "out_proj"}
+    assert all(row.output_error < row.rtn_output_error for row in rows)
+
+
+class Expert(torch.nn.Module):
+    """Sends the tokens whose first feature is positive through one layer, in falling order of that feature."""
+
+    def __init__(self, reached: bool) -> None:
+        super().__init__()
+        self.expert, self.reached = torch.nn.Linear(32, 32), reached
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        tokens = hidden.flatten(0, 1)
+        if not self.reached:
+            return torch.zeros_like(hidden)
+        busy = tokens[:, 0].argsort(descending=True)[: int((tokens[:, 0] > 0).sum())]
+        output = torch.zeros_like(tokens)
+        output[busy] = self.expert(tokens[busy])
+        return output.view(hidden.shape)
+
+
+def test_experts_that_see_some_of_the_tokens(calibration: Windows):
+    model = build("llama-tied-gqa")
+    model.model.layers[0].mlp = Expert(reached=True)
+    seen: list[Tensor] = []
+    hook = model.model.layers[0].mlp.expert.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.no_grad():
+        for some in calibration.ids.split(8):
+            model(input_ids=some, use_cache=False)
+    hook.remove()
+    x = torch.cat(seen)
+    assert 0 < len(x) < calibration.n_tokens
+    hat, report = quantize(parse("awq-w3-g16"), model, calibration)
+    row = next(row for row in report.layers if row.name.endswith("mlp.expert"))
+    name = "model.layers.0.mlp.expert.weight"
+    expected = output_error(model.get_parameter(name).detach(), hat[name], x.T @ x)
+    assert row.output_error == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(QuantizerError, match=r"mlp.expert: takes tokens in an order of its own, padding among them"):
+        quantize(parse("awq-w3-g16"), model, ragged(calibration))
+
+
+def test_a_layer_that_no_token_reaches_is_not_passed_over(calibration: Windows):
+    model = build("llama-tied-gqa")
+    model.model.layers[1].mlp = Expert(reached=False)
+    before = Weights.of(model).clone()
+    with pytest.raises(QuantizerError, match=r"model.layers.1.mlp.expert: no calibration token reaches it") as error:
+        quantize(parse("gptq-w3-g16"), model, calibration)
+    assert Weights.of(model).equal(before)
+    remedy = str(error.value).rsplit("with ", 1)[1]
+    _, report = quantize(parse(f"gptq-w3-g16{remedy}"), model, calibration)
+    assert not any("expert" in row.name for row in report.layers)
+
+
+def test_parameters_of_blocks_that_are_in_no_linear_layer_are_told_of():
+    model = other(
+        "mixtral", intermediate_size=64, num_key_value_heads=2, num_local_experts=4, max_position_embeddings=64
+    )
+    hat, report = quantize(parse("rtn-w4-g16"), model)
+    fused = [name for name, tensor in hat.items() if ".experts." in name and tensor.dim() == 3]
+    assert fused and report.not_linear >= sum(hat[name].numel() for name in fused)
+    share = report.not_linear / report.total_parameters
+    assert f"{share:.0%} of the parameters lie in blocks but in no linear layer" in " ".join(report.notes)
+    assert quantize(parse("rtn-w4-g16"), build("llama-tied-gqa"))[1].not_linear == 0

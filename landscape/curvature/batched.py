@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from landscape.curvature.checks import check_deterministic, explained, gradient
-from landscape.curvature.memory import available, sized
+from landscape.curvature.memory import sized
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
+from landscape.memory import available
 from landscape.objective import Objective
 
 Pull = Callable[[Sequence[Tensor]], Sequence[Tensor]]

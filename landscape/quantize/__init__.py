@@ -4,7 +4,7 @@
 """
 
 from landscape.quantize.codebook import CODES, round_to_code
-from landscape.quantize.engine import quantize
+from landscape.quantize.engine import quantize, quantize_blocks
 from landscape.quantize.gptq import GptqResult, gptq
 from landscape.quantize.grid import Grid, Rounded, fit
 from landscape.quantize.hqq import half_quadratic
@@ -32,6 +32,7 @@ __all__ = [
     "output_error",
     "parse",
     "quantize",
+    "quantize_blocks",
     "round_to_code",
     "round_to_nearest",
     "vector_wise",

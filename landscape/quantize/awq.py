@@ -17,11 +17,11 @@ _TRIES = 20
 
 
 def activation_scales(
-    matrices: Sequence[Tensor], mean_abs: Tensor, gram: Tensor, rounds: Sequence[Callable[[Tensor, Tensor], Tensor]]
+    matrices: Sequence[Tensor], mean_abs: Tensor, gram: Tensor, rounds: Sequence[Callable[[Tensor], Tensor]]
 ) -> Tensor:
     """The scales s (inputs,) shared by `matrices` (outputs, inputs), which one X feeds.
 
-    `mean_abs` is mean |x_j|, `gram` XᵀX, and `rounds[i]` rounds matrix i, scaled, given its XᵀX. The error is
+    `mean_abs` is mean |x_j|, `gram` XᵀX, and `rounds[i]` rounds matrix i, scaled. The error is
     Σ tr(δ XᵀX δᵀ) over the matrices; α = 0, all scales one, is among those tried, so that it is never larger than that
     of rounding alone.
     """
@@ -32,7 +32,7 @@ def activation_scales(
         scales = scales / (scales.max() * scales.min()).sqrt()
         error = 0.0
         for matrix, rounded in zip(matrices, rounds, strict=True):
-            step = (rounded(matrix * scales, gram / torch.outer(scales, scales)) / scales - matrix).double()
+            step = (rounded(matrix * scales) / scales - matrix).double()
             error += float(((step @ gram) * step).sum())
         if error < best:
             best, chosen = error, scales

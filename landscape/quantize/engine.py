@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
+import torch
 from torch import Tensor, nn
 
 from landscape.errors import QuantizerError
 from landscape.quantize.adapters import quantize_with
 from landscape.quantize.grid import check_group_size
-from landscape.quantize.layers import Layer, linear_layers
+from landscape.quantize.layers import Layer, linear_layers, not_linear
 from landscape.quantize.matrix import layer_report, quantize_matrices
 from landscape.quantize.names import Quantizer, fits
 from landscape.quantize.report import LayerReport, Report
-from landscape.quantize.sequential import Inputs, quantize_sequentially
+from landscape.quantize.sequential import Hold, Inputs, quantize_in_order
 from landscape.tokens import Windows
 from landscape.weights import Weights
+
+Progress = Callable[[int, int], None]
 
 
 def quantize(
@@ -23,49 +27,81 @@ def quantize(
     model: nn.Module,
     calibration: Windows | None = None,
     batch_size: int = 8,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = lambda done, total: None,
 ) -> tuple[Weights, Report]:
     """(Θ̂, report) for the weights `model` holds; the model is left as it was, bit for bit.
 
     Θ̂ shares memory with the model for every tensor that is not quantized.
 
     Raises:
+        ModelError: a model without blocks, or one that does not call them one after the other.
         QuantizerError: no calibration text or too little where the method needs it, a group size that does not fit,
-            an override that fits no layer, weights or activations that are not finite, a model without linear layers.
+            an override that fits no layer, weights or activations that are not finite, blocks without linear layers.
     """
+    quantized: dict[str, Tensor] = {}
+    if quantizer.engine:
+        report = _by_engine(quantizer, model, calibration, batch_size, quantized)
+    else:
+        collect = lambda _, block: quantized.update(block)  # noqa: E731
+        report = quantize_blocks(quantizer, model, calibration, collect, batch_size, on_progress)
     weights = Weights.of(model)
+    return Weights({name: quantized.get(name, tensor) for name, tensor in weights.items()}), report
+
+
+def quantize_blocks(
+    quantizer: Quantizer,
+    model: nn.Module,
+    calibration: Windows | None,
+    on_block: Callable[[int, dict[str, Tensor]], None],
+    batch_size: int = 8,
+    on_progress: Progress = lambda done, total: None,
+    hold: Hold = lambda block: nullcontext(),
+    keep: torch.device | str | None = None,
+) -> Report:
+    """`quantize` for whoever takes Θ̂ block by block: see `sequential.quantize_in_order` for `on_block`, `hold`, `keep`.
+
+    Raises:
+        ModelError, QuantizerError: as `quantize`; blocks were handed out before, where activations are not finite.
+    """
     recipes = _recipes(quantizer, model)
-    layers = list(recipes)
-    reports: list[LayerReport] = []
+    rows: list[LayerReport] = []
 
     def together(some: Sequence[Layer], inputs: Inputs | None) -> list[Tensor]:
         matrices = [layer.as_matrix(layer.weight.detach()) for layer in some]
         done = quantize_matrices([layer.name for layer in some], matrices, [recipes[layer] for layer in some], inputs)
-        reports.extend(row for _, row in done)
-        on_progress(len(reports), len(layers))
+        rows.extend(row for _, row in done)
+        on_progress(len(rows), len(recipes))
         return [matrix for matrix, _ in done]
 
-    if quantizer.engine:
-        windows = _checked(quantizer, calibration, layers)
-        quantized = quantize_with(quantizer, model, layers, windows, batch_size)
-        for layer in layers:
-            matrices = (layer.as_matrix(layer.weight.detach()), layer.as_matrix(quantized[layer.weight_name]))
-            reports.append(layer_report(layer.name, *matrices, recipes[layer]))
-    elif quantizer.needs_calibration:
-        windows = _checked(quantizer, calibration, layers)
-        feeds_on = quantizer.method == "gptq"
-        quantized = quantize_sequentially(model, layers, windows, together, batch_size, feeds_on)
-    else:
-        quantized = {}
-        for layer in layers:
-            quantized[layer.weight_name] = layer.as_matrix(together([layer], None)[0]).contiguous()
-    return Weights({name: quantized.get(name, tensor) for name, tensor in weights.items()}), Report(
+    windows = _checked(quantizer, calibration, list(recipes)) if quantizer.needs_calibration else None
+    feeds_on = quantizer.method == "gptq"
+    quantize_in_order(model, list(recipes), windows, together, on_block, batch_size, feeds_on, hold, keep)
+    return _report(quantizer, model, rows, windows)
+
+
+def _by_engine(
+    quantizer: Quantizer, model: nn.Module, calibration: Windows | None, batch_size: int, into: dict[str, Tensor]
+) -> Report:
+    """Another package does it, on the whole model at once."""
+    recipes = _recipes(quantizer, model)
+    windows = _checked(quantizer, calibration, list(recipes))
+    into.update(quantize_with(quantizer, model, list(recipes), windows, batch_size))
+    rows = []
+    for layer, recipe in recipes.items():
+        matrices = (layer.as_matrix(layer.weight.detach()), layer.as_matrix(into[layer.weight_name]))
+        rows.append(layer_report(layer.name, *matrices, recipe))
+    return _report(quantizer, model, rows, windows if quantizer.needs_calibration else None)
+
+
+def _report(quantizer: Quantizer, model: nn.Module, rows: Sequence[LayerReport], windows: Windows | None) -> Report:
+    return Report(
         quantizer=str(quantizer),
-        layers=tuple(reports),
-        quantized_parameters=sum(tensor.numel() for tensor in quantized.values()),
-        total_parameters=weights.numel(),
-        calibration_tokens=calibration.n_tokens if calibration is not None and quantizer.needs_calibration else 0,
+        layers=tuple(rows),
+        quantized_parameters=sum(row.parameters for row in rows),
+        total_parameters=Weights.of(model).numel(),
+        calibration_tokens=windows.n_tokens if windows is not None else 0,
         weight_half=quantizer.weight_half,
+        not_linear=not_linear(model),
     )
 
 

@@ -68,17 +68,13 @@ def gptq(
     n = len(gram)
     seen = torch.where(gram.diagonal() == 0, 1.0, gram.diagonal())
     order = torch.argsort(seen, descending=True, stable=True) if act_order else torch.arange(n, device=gram.device)
-    gram = gram[order[:, None], order].double()
-    gram.diagonal().copy_(seen[order])
+    factor, used, retries = _inverse_factor(gram, seen, order, damping, weight.dtype)
     order = order.to(weight.device)
-    factor, used, retries = _inverse_factor(gram, damping)
-    del gram
     if factor is None:
         nearest = round_to_nearest(weight, bits, group, levels, clip)
         beyond = (nearest.weight - weight).abs() > _BEYOND * nearest.step
         return GptqResult(nearest, float(beyond.double().mean()), used, retries, fallback=True)
 
-    factor = factor.to(weight.dtype)
     before = _grids_before(weight, bits, group, levels, clip) if static_groups or group is None else None
     size = group or n
     rest = weight.T[order].contiguous()  # (inputs, outputs): what a column of the matrix is lies together
@@ -124,19 +120,24 @@ def _grids_before(weight: Tensor, bits: int, group: int | None, levels: str, cli
     return [_transposed(fit(part, bits, levels, clip)) for part in weight.split(group, dim=1)]
 
 
-def _inverse_factor(gram: Tensor, damping: float) -> tuple[Tensor | None, float, int]:
-    """(U with UᵀU = H⁻¹, H = XᵀX + λ mean(diag) I, or None; the λ used last; retries), in float64.
+def _inverse_factor(
+    gram: Tensor, diagonal: Tensor, order: Tensor, damping: float, dtype: torch.dtype
+) -> tuple[Tensor | None, float, int]:
+    """(U with UᵀU = H⁻¹ in `dtype`, or None; the λ used last; retries). H = XᵀX + λ mean(diag) I, inputs in `order`.
 
-    With J the reversal of the inputs and J H J = L Lᵀ, U = J L⁻¹ J: one factorization, and H⁻¹ is never formed.
+    With J the reversal of the inputs and J H J = L Lᵀ, U = J L⁻¹ J: one factorization, and H⁻¹ is never formed. In
+    float64, with two matrices beside XᵀX at any time.
     """
-    mean = gram.diagonal().mean()
+    backwards, mean = order.flip(0), diagonal.mean(dtype=torch.float64)
     for retry in range(DAMPING_RETRIES + 1):
         used = damping + retry * DAMPING_STEP
-        damped = gram.flip(0, 1)
-        damped.diagonal().add_(used * mean)
+        damped = gram[backwards[:, None], backwards].double()
+        damped.diagonal().copy_(diagonal[backwards] + used * mean)
         lower, failed = torch.linalg.cholesky_ex(damped)
         if not failed:
-            torch.linalg.solve_triangular(lower, torch.eye(len(gram)).to(damped), upper=False, out=damped)
-            if bool(damped.isfinite().all()):
-                return damped.flip(0, 1), used, retry
+            inverse = damped.zero_().fill_diagonal_(1)
+            torch.linalg.solve_triangular(lower, inverse, upper=False, out=inverse)
+            del lower
+            if bool(inverse.isfinite().all()):
+                return inverse.to(dtype).flip(0, 1), used, retry
     return None, used, DAMPING_RETRIES

@@ -7,6 +7,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from landscape.blocks import decoder_blocks
 from landscape.errors import QuantizerError
 
 
@@ -38,23 +39,12 @@ class Layer:
         return tensor.T if self.transposed else tensor
 
 
-def decoder_blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """The stack of decoder blocks and its name: the module list that holds the most parameters.
-
-    Raises:
-        QuantizerError: the model has no module list.
-    """
-    lists = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
-    if not lists:
-        raise QuantizerError(f"{type(model).__name__}: no stack of blocks found; expected a decoder of transformers")
-    return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
-
-
 def linear_layers(model: nn.Module) -> list[Layer]:
     """The layers a quantizer rounds, in the model's order.
 
     Raises:
-        QuantizerError: no linear layer in the blocks.
+        ModelError: the model has no stack of blocks.
+        QuantizerError: no linear layer in them.
     """
     prefix, blocks = decoder_blocks(model)
     layers = []
@@ -65,3 +55,10 @@ def linear_layers(model: nn.Module) -> list[Layer]:
     if not layers:
         raise QuantizerError(f"{type(model).__name__}: no linear layer in {prefix}; nothing to quantize")
     return layers
+
+
+def not_linear(model: nn.Module) -> int:
+    """Parameters of the blocks with two axes or more that are in no linear layer: fused experts, convolutions."""
+    ours = {id(layer.weight) for layer in linear_layers(model)}
+    blocks = decoder_blocks(model)[1]
+    return sum(p.numel() for p in blocks.parameters() if p.dim() > 1 and id(p) not in ours)

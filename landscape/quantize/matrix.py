@@ -101,7 +101,7 @@ def _scales(matrices: Sequence[Tensor], recipes: Sequence[Quantizer], inputs: In
     if method == "awq":
         assert inputs is not None
         unclipped = [replace(recipe, clip=False) for recipe in recipes]  # scales first, then what to clip
-        rounds = [lambda weight, gram, recipe=recipe: _round(recipe, weight, gram)[0].weight for recipe in unclipped]
+        rounds = [lambda weight, recipe=recipe: _round(recipe, weight, None)[0].weight for recipe in unclipped]
         return activation_scales(matrices, inputs.mean_abs, inputs.gram, rounds)
     if method == "smoothquant":
         assert inputs is not None

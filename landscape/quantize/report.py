@@ -69,6 +69,7 @@ class Report:
 
     Attributes:
         weight_half: the method would quantize activations too, at run time.
+        not_linear: parameters in matrices of the blocks that no linear layer holds, such as fused experts.
     """
 
     quantizer: str
@@ -77,6 +78,7 @@ class Report:
     total_parameters: int
     calibration_tokens: int
     weight_half: bool = False
+    not_linear: int = 0
 
     @property
     def bits(self) -> float:
@@ -105,6 +107,9 @@ class Report:
         notes = []
         if self.weight_half:
             notes.append("the weight half alone; at run time the method rounds activations too")
+        if self.not_linear:
+            share = self.not_linear / self.total_parameters
+            notes.append(f"{share:.0%} of the parameters lie in blocks but in no linear layer, and stay as they are")
         if self.retries:
             notes.append(f"{self.retries} factorizations needed more damping")
         if self.fallbacks:

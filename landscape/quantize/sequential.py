@@ -7,17 +7,20 @@ order). For methods that only look at activations they come from the model as it
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from landscape.blocks import Walk, decoder_blocks
 from landscape.errors import QuantizerError
-from landscape.quantize.layers import Layer, decoder_blocks
+from landscape.quantize.layers import Layer
 from landscape.tokens import Windows
+
+Hold = Callable[[nn.Module], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -36,92 +39,71 @@ class Inputs:
     after_norm: bool
 
 
-def quantize_sequentially(
+def quantize_in_order(
     model: nn.Module,
     layers: Sequence[Layer],
-    calibration: Windows,
-    quantize_layers: Callable[[Sequence[Layer], Inputs], Sequence[Tensor]],
-    batch_size: int,
+    calibration: Windows | None,
+    quantize_layers: Callable[[Sequence[Layer], Inputs | None], Sequence[Tensor]],
+    on_block: Callable[[int, dict[str, Tensor]], None],
+    batch_size: int = 8,
     feeds_on: bool = True,
-) -> dict[str, Tensor]:
-    """Quantized tensors of `layers` by parameter name.
+    hold: Hold = lambda block: nullcontext(),
+    keep: torch.device | str | None = None,
+) -> None:
+    """Quantize `layers` block by block; every block is as it was before the next one begins, and after an error.
 
-    `quantize_layers(some, inputs)` gives the matrices of layers that the same X feeds. With `feeds_on` what comes
-    after sees their outputs. The model is changed on the way and restored bit for bit before this returns or raises.
-    Activations of all calibration tokens entering one block are held at a time.
+    `quantize_layers(some, inputs)` gives the matrices of layers that the same X feeds; without `calibration`, of one
+    layer at a time and without inputs. With `feeds_on` what comes after sees what quantized layers put out. While
+    `on_block(index, quantized)` runs, block `index` holds its quantized tensors, here by parameter name.
+
+    `hold(block)` is where a block is brought into memory. The activations of all calibration tokens that enter a block
+    are held meanwhile, on the device `keep` if one is named.
     """
     prefix, blocks = decoder_blocks(model)
-    originals: dict[Layer, Tensor] = {}  # of what the model holds in quantized form
-    quantized: dict[str, Tensor] = {}
-    try:
-        with torch.no_grad():
-            calls = _capture(model, blocks, calibration, batch_size)
-            for index, block in enumerate(blocks):
-                inside = [layer for layer in layers if layer.name.startswith(f"{prefix}.{index}.")]
-                for group, after_norm in _in_order(block, inside, calls[0], index):
-                    inputs = _inputs(block, group, calls, index, after_norm)
-                    for layer, matrix in zip(group, quantize_layers(group, inputs), strict=True):
-                        if feeds_on:
-                            originals[layer] = layer.weight.detach().clone()
-                            layer.weight.copy_(layer.as_matrix(matrix))
-                        else:
-                            quantized[layer.weight_name] = layer.as_matrix(matrix).contiguous()
-                for call in calls:
-                    call.hidden = _first(block(call.hidden, *call.args[index], **call.kwargs[index]))
-    finally:
-        with torch.no_grad():
-            for layer in list(originals):  # one at a time: Θ̂ never exists twice
-                quantized[layer.weight_name] = layer.weight.detach().clone()
-                layer.weight.copy_(originals.pop(layer))
-    return quantized
+    walk, lengths = None, ()
+    if calibration is not None:
+        device = next(model.parameters()).device
+        lengths = calibration.lengths.split(batch_size)
+        cut = zip(calibration.ids.split(batch_size), lengths, strict=True)
+        walk = Walk(model, [ids[:, : int(some.max())].to(device) for ids, some in cut], keep)
+    for index, block in enumerate(blocks):
+        inside = [layer for layer in layers if layer.name.startswith(f"{prefix}.{index}.")]
+        with torch.no_grad(), hold(block), _changing(inside):
+            quantized: dict[Layer, Tensor] = {}
+            groups = [([layer], False) for layer in inside] if walk is None else _in_order(walk, inside, index)
+            for group, after_norm in groups:
+                inputs = None if walk is None else _inputs(walk, lengths, group, index, after_norm)
+                matrices = quantize_layers(group, inputs)
+                quantized |= {layer: layer.as_matrix(m).contiguous() for layer, m in zip(group, matrices, strict=True)}
+                if feeds_on:
+                    _put(quantized)
+            if walk is not None:
+                walk.step(index)
+            _put(quantized)
+            on_block(index, {layer.weight_name: tensor for layer, tensor in quantized.items()})
 
 
 class _SeenEnough(Exception):
     """Raised by a hook that has what it wants."""
 
 
-class _Call:
-    """One batch on its way through the blocks: the hidden states, and what else each block is called with."""
-
-    def __init__(self, lengths: Tensor) -> None:
-        self.lengths = lengths
-        self.hidden: Any = None
-        self.args: list[tuple[Any, ...]] = []
-        self.kwargs: list[dict[str, Any]] = []
-
-    def tokens(self, activations: Tensor) -> Tensor:
-        """(windows, tokens, features) → (real tokens, features)."""
-        position = torch.arange(activations.shape[1])
-        real = (position[None, :] < self.lengths[:, None]).to(activations.device)
-        return activations[real]
+@contextmanager
+def _changing(layers: Sequence[Layer]) -> Iterator[None]:
+    """Behind it, layers hold the very tensors they held before."""
+    before = [layer.weight.data for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, tensor in zip(layers, before, strict=True):
+            layer.weight.data = tensor
 
 
-def _capture(model: nn.Module, blocks: nn.ModuleList, windows: Windows, batch_size: int) -> list[_Call]:
-    """Run the model once per batch and note how it calls its blocks: masks and positions differ between blocks."""
-    device = next(model.parameters()).device
-    calls = []
-    for ids, lengths in zip(windows.ids.split(batch_size), windows.lengths.split(batch_size), strict=True):
-        call = _Call(lengths)
-
-        def note(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call = call) -> None:
-            kwargs = dict(kwargs)
-            hidden = args[0] if args else kwargs.pop("hidden_states")
-            if call.hidden is None:
-                call.hidden = hidden
-            call.args.append(args[1:])
-            call.kwargs.append(kwargs)
-
-        hooks = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
-        try:
-            model(input_ids=ids[:, : int(lengths.max())].to(device), use_cache=False)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        calls.append(call)
-    return calls
+def _put(quantized: Mapping[Layer, Tensor]) -> None:
+    for layer, tensor in quantized.items():
+        layer.weight.data = tensor
 
 
-def _in_order(block: nn.Module, layers: list[Layer], call: _Call, index: int) -> list[tuple[list[Layer], bool]]:
+def _in_order(walk: Walk, layers: list[Layer], index: int) -> list[tuple[list[Layer], bool]]:
     """The layers of a block in the order they run, those fed by one tensor together, and whether a norm made it."""
     seen: list[tuple[int, Layer]] = []
     normalized: set[int] = set()
@@ -138,12 +120,15 @@ def _in_order(block: nn.Module, layers: list[Layer], call: _Call, index: int) ->
         kept.append(output)
         normalized.add(output.data_ptr())
 
-    norms = [module.register_forward_hook(note_norm) for module in block.modules() if _is_norm(module)]
+    norms = [m.register_forward_hook(note_norm) for m in walk.blocks[index].modules() if _is_norm(m)]
     try:
-        _run_with_hooks(block, call, index, {layer: note(layer) for layer in layers})
+        _run_with_hooks(walk, index, 0, {layer: note(layer) for layer in layers})
     finally:
         for handle in norms:
             handle.remove()
+    if silent := set(layers) - {layer for _, layer in seen}:
+        name = min(layer.name for layer in silent)
+        raise QuantizerError(f"{name}: no calibration token reaches it; leave it as it is with +{name}=float")
     groups: list[tuple[int, list[Layer]]] = []
     for address, layer in seen:
         if groups and groups[-1][0] == address:
@@ -159,8 +144,8 @@ def _is_norm(module: nn.Module) -> bool:
     return bool(own) and all(parameter.dim() == 1 for parameter in own)
 
 
-def _inputs(block: nn.Module, layers: list[Layer], calls: list[_Call], index: int, after_norm: bool) -> Inputs:
-    """What feeds `layers`, over all calls, accumulated in float64."""
+def _inputs(walk: Walk, lengths: Sequence[Tensor], layers: Sequence[Layer], index: int, after_norm: bool) -> Inputs:
+    """What feeds `layers`, over all batches, accumulated in float64; `lengths` are those of each batch's windows."""
     first = layers[0]
     device = first.weight.device
     gram = torch.zeros(first.inputs, first.inputs, dtype=torch.float64, device=device)
@@ -168,11 +153,11 @@ def _inputs(block: nn.Module, layers: list[Layer], calls: list[_Call], index: in
     largest = torch.zeros(first.inputs, device=device)
     count = 0
 
-    for call in calls:
+    for batch, some in enumerate(lengths):
 
-        def add(_module: nn.Module, args: tuple[Any, ...], call: _Call = call) -> None:
+        def add(_: nn.Module, args: tuple[Any, ...], some: Tensor = some, batch: int = batch) -> None:
             nonlocal count
-            inputs = call.tokens(args[0]).float()
+            inputs = _tokens(args[0], some, walk.ids[batch].shape[1], first.name).float()
             size = inputs.abs()
             gram.add_(inputs.T @ inputs)
             total.add_(size.sum(dim=0, dtype=torch.float64))
@@ -180,21 +165,34 @@ def _inputs(block: nn.Module, layers: list[Layer], calls: list[_Call], index: in
             count += len(inputs)
             raise _SeenEnough  # the rest of the block does not matter here
 
-        _run_with_hooks(block, call, index, {first: add})
+        _run_with_hooks(walk, index, batch, {first: add})
     if not bool(gram.isfinite().all()):
         raise QuantizerError(f"{first.name}: non-finite activations on the calibration text; the model overflows here")
     return Inputs(gram / count, (total / count).float(), largest, after_norm)
 
 
-def _run_with_hooks(block: nn.Module, call: _Call, index: int, hooks: dict[Layer, Callable[..., None]]) -> None:
+def _tokens(activations: Tensor, lengths: Tensor, width: int, name: str) -> Tensor:
+    """(windows, tokens, features) or (windows · tokens, features) → (real tokens, features).
+
+    Without padding all of any shape are real: experts see some tokens only, in an order of their own.
+    """
+    real = torch.arange(width)[None, :] < lengths[:, None]
+    if bool(real.all()):
+        return activations.flatten(0, -2)
+    for mask in (real, real.flatten()):
+        if activations.shape[:-1] == mask.shape:
+            return activations[mask.to(activations.device)]
+    raise QuantizerError(
+        f"{name}: takes tokens in an order of its own, padding among them; use windows of one length, as "
+        "--calibration-packing joined gives them"
+    )
+
+
+def _run_with_hooks(walk: Walk, index: int, batch: int, hooks: dict[Layer, Callable[..., None]]) -> None:
     handles = [layer.module.register_forward_pre_hook(hook) for layer, hook in hooks.items()]
     try:
-        with contextlib.suppress(_SeenEnough):
-            block(call.hidden, *call.args[index], **call.kwargs[index])
+        with suppress(_SeenEnough):
+            walk.run(index, batch)
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _first(output: Any) -> Tensor:
-    return output[0] if isinstance(output, tuple) else output

@@ -11,7 +11,7 @@ import numpy as np
 from landscape import curvature, inputs, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature.ledger import Ledger
-from landscape.curvature.memory import available
+from landscape.memory import available
 from landscape.objective import mean
 from landscape.reporting import Reporter
 from landscape.tokens import Windows

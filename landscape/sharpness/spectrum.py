@@ -14,7 +14,7 @@ from landscape import curvature, inputs
 from landscape.config import SharpnessConfig
 from landscape.curvature.checks import explained, gradient
 from landscape.curvature.ledger import Ledger
-from landscape.curvature.memory import available
+from landscape.memory import available
 from landscape.reporting import Reporter
 
 _DRAFT_FROM = 4  # batches: with fewer, a part of the data says too little of the whole
