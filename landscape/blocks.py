@@ -53,11 +53,15 @@ class Walk:
     def step(self, index: int, on_batch: Callable[[], None] = lambda: None) -> None:
         """Take every batch through block `index`; through those before it, they were taken already."""
         for batch in range(len(self.ids)):
-            output = self.run(index, batch)
-            if isinstance(output, tuple | list):
-                output, self._rest[batch] = output[0], tuple(output[1:])
-            self._hidden[batch] = output if self.keep is None else output.to(self.keep)
+            self.advance(index, batch)
             on_batch()
+
+    def advance(self, index: int, batch: int) -> None:
+        """Take one batch through block `index`."""
+        output = self.run(index, batch)
+        if isinstance(output, tuple | list):
+            output, self._rest[batch] = output[0], tuple(output[1:])
+        self._hidden[batch] = output if self.keep is None else output.to(self.keep)
 
     def run(self, index: int, batch: int) -> Any:
         """What block `index` puts out for a batch that has come as far; nothing moves on."""

@@ -25,15 +25,15 @@ def activation_scales(
     Σ tr(δ XᵀX δᵀ) over the matrices; α = 0, all scales one, is among those tried, so that it is never larger than that
     of rounding alone.
     """
-    gram = gram.double()
+    gram = gram.to(mean_abs.dtype)
     best, chosen = float("inf"), torch.ones_like(mean_abs)
     for i in range(_TRIES):
         scales = mean_abs.clamp(min=1e-12).pow(i / _TRIES).clamp(min=1e-4)
         scales = scales / (scales.max() * scales.min()).sqrt()
         error = 0.0
         for matrix, rounded in zip(matrices, rounds, strict=True):
-            step = (rounded(matrix * scales) / scales - matrix).double()
-            error += float(((step @ gram) * step).sum())
+            step = (rounded(matrix * scales) / scales).sub_(matrix)
+            error += float((step @ gram).mul_(step).sum(dtype=torch.float64))
         if error < best:
             best, chosen = error, scales
     return chosen

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from landscape.quantize.grid import Grid, Rounded, fit
+from landscape.quantize.grid import Grid, Rounded, finite, fit
 from landscape.quantize.rtn import round_to_nearest
 
 DAMPING_STEP = 0.01  # added to the damping after each Cholesky factorization that fails
@@ -138,6 +138,6 @@ def _inverse_factor(
             inverse = damped.zero_().fill_diagonal_(1)
             torch.linalg.solve_triangular(lower, inverse, upper=False, out=inverse)
             del lower
-            if bool(inverse.isfinite().all()):
+            if finite(inverse):
                 return inverse.to(dtype).flip(0, 1), used, retry
     return None, used, DAMPING_RETRIES

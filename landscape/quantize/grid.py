@@ -12,7 +12,7 @@ A grid holds the values o + s·(q − z) for q = 0 … 2^b − 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from landscape.errors import QuantizerError
 
 _INWARD = 1 - 2**-20
+_AT_ONCE = 1 << 18  # entries of a matrix looked at together
 _SHRINKS = torch.linspace(1.0, 0.2, 81).tolist()  # of a grid, tried in search of the smallest error
 
 Cost = Callable[[Tensor], Tensor]
@@ -103,20 +104,33 @@ def _not_zero(scale: Tensor) -> Tensor:
 def in_groups(weight: Tensor, group: int | None, solve: Callable[[Tensor, slice], Rounded]) -> Rounded:
     """`solve` over the groups of a matrix (outputs, inputs), each of `group` consecutive inputs of one output.
 
-    It is handed (outputs, groups, group) and the columns these are: once all whole groups, once the last one if it is
-    short. A `group` of None is the whole matrix, handed over as (1, 1, outputs · inputs).
+    It is handed (outputs, groups, group) and the columns these are: for some outputs after the other, all whole groups,
+    then the last one if it is short. A `group` of None is the whole matrix, handed over as (1, 1, outputs · inputs).
     """
     if group is None:
         whole = solve(weight.reshape(1, 1, -1), slice(None))
         return Rounded(whole.weight.reshape(weight.shape), whole.step.reshape(weight.shape))
     inputs = weight.shape[1]
     even = inputs - inputs % group
-    parts = []
-    for start, end, size in ((0, even, group), (even, inputs, inputs - even)):
-        if start < end:
-            done = solve(weight[:, start:end].unflatten(1, (-1, size)), slice(start, end))
-            parts.append(Rounded(done.weight.flatten(1), done.step.flatten(1)))
-    return Rounded(torch.cat([part.weight for part in parts], 1), torch.cat([part.step for part in parts], 1))
+    result = Rounded(torch.empty_like(weight), torch.empty_like(weight))
+    for some, into, steps in by_rows(weight, result.weight, result.step):
+        for start, end, size in ((0, even, group), (even, inputs, inputs - even)):
+            if start < end:
+                done = solve(some[:, start:end].unflatten(1, (-1, size)), slice(start, end))
+                into[:, start:end] = done.weight.flatten(1)
+                steps[:, start:end] = done.step.flatten(1)
+    return result
+
+
+def by_rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Views of some rows of each matrix after the other, few enough to stay in a processor's cache."""
+    rows = max(1, _AT_ONCE // matrices[0].shape[1]) if matrices[0].device.type == "cpu" else len(matrices[0])
+    yield from zip(*(matrix.split(max(1, rows)) for matrix in matrices), strict=True)
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether every entry is; without a copy of the tensor, as `isfinite` makes."""
+    return all(bool(extreme.isfinite()) for extreme in tensor.aminmax())
 
 
 def on_grid(weight: Tensor, grid: Grid) -> Rounded:

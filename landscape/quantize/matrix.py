@@ -18,7 +18,7 @@ from landscape.errors import QuantizerError
 from landscape.quantize.awq import activation_scales, round_for_outputs
 from landscape.quantize.codebook import bits_of_scale, round_to_code
 from landscape.quantize.gptq import gptq
-from landscape.quantize.grid import Rounded, bits_of_scales
+from landscape.quantize.grid import Rounded, bits_of_scales, finite
 from landscape.quantize.hqq import half_quadratic
 from landscape.quantize.int8 import outlying, vector_wise
 from landscape.quantize.names import Quantizer
@@ -41,7 +41,7 @@ def quantize_matrices(
         QuantizerError: weights that are not finite.
     """
     for name, matrix in zip(names, matrices, strict=True):
-        if not bool(matrix.isfinite().all()):
+        if not finite(matrix):
             raise QuantizerError(f"{name}: its weights are not finite; expected a trained model")
     kept = [_kept(matrix, recipe, inputs) for matrix, recipe in zip(matrices, recipes, strict=True)]
     scales = _scales(matrices, recipes, inputs)

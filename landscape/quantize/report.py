@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from landscape.quantize.grid import Rounded
+from landscape.quantize.grid import Rounded, by_rows
 
 _BEYOND = 0.5 * (1 + 1e-3)  # steps; the extremes of a symmetric grid lie half a step outside
 
@@ -127,26 +127,46 @@ class Report:
 
 def output_error(weight: Tensor, rounded: Tensor, gram: Tensor) -> float:
     """‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖² from XᵀX: tr(δ XᵀX δᵀ) / tr(W XᵀX Wᵀ), in float64; NaN if X Wᵀ is zero."""
-    gram, weight, step = gram.double(), weight.double(), (rounded - weight).double()
-    whole = float(((weight @ gram) * weight).sum())
-    return float(((step @ gram) * step).sum()) / whole if whole else math.nan
+    gram = gram.double()
+    error = whole = 0.0
+    for part, part_rounded in by_rows(weight, rounded):
+        step, part = (part_rounded - part).double(), part.double()
+        error += float(((step @ gram) * step).sum())
+        whole += float(((part @ gram) * part).sum())
+    return error / whole if whole else math.nan
 
 
 def shape_of(weight: Tensor) -> tuple[float, float]:
     """(excess kurtosis, max|w| / median|w|) of the entries of a matrix; NaN where they are undefined."""
-    centred = weight.double() - weight.double().mean()
-    variance = float(centred.square().mean())
-    kurtosis = float(centred.pow(4).mean()) / variance**2 - 3 if variance else math.nan
-    size = weight.abs()
-    median = float(size.median())
-    return kurtosis, float(size.max()) / median if median else math.nan
+    mean, n = weight.mean(dtype=torch.float64), weight.numel()
+    second = fourth = 0.0
+    for (part,) in by_rows(weight):
+        squares = (part.double() - mean).square_()
+        second += float(squares.sum()) / n
+        fourth += float(squares.square_().sum()) / n
+    size = weight.abs().flatten()
+    median, largest = _median(size), float(size.max())
+    kurtosis = fourth / second**2 - 3 if second else math.nan
+    return kurtosis, largest / median if median else math.nan
+
+
+def _median(values: Tensor) -> float:
+    """The lower one of an even number; `values` end in another order."""
+    if values.device.type != "cpu":
+        return float(values.median())
+    middle, own = (len(values) - 1) // 2, values.numpy()
+    own.partition(middle)  # three times as fast as torch
+    return float(own[middle])
 
 
 def fit_of(weight: Tensor, rounded: Rounded) -> tuple[float, float]:
     """(saturation, misalignment) of what was rounded, where it was rounded."""
-    steps = (weight - rounded.weight) / rounded.step
-    saturation = float((steps.abs() > _BEYOND).double().mean())
-    return saturation, float((steps - steps.round()).square().mean(dtype=torch.float64).sqrt())
+    beyond, squares = 0, 0.0
+    for part, part_rounded, step in by_rows(weight, rounded.weight, rounded.step):
+        steps = (part - part_rounded).div_(step)
+        beyond += int((steps.abs() > _BEYOND).sum())
+        squares += float(steps.sub_(steps.round()).square_().sum(dtype=torch.float64))
+    return beyond / weight.numel(), (squares / weight.numel()) ** 0.5
 
 
 def redundant(gram: Tensor) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from landscape.blocks import Walk, decoder_blocks
 from landscape.errors import QuantizerError
+from landscape.quantize.grid import by_rows, finite
 from landscape.quantize.layers import Layer
 from landscape.tokens import Windows
 
@@ -60,24 +61,27 @@ def quantize_in_order(
     are held meanwhile, on the device `keep` if one is named.
     """
     prefix, blocks = decoder_blocks(model)
-    walk, lengths = None, ()
+    walk, real = None, []
     if calibration is not None:
+        cut = list(zip(calibration.ids.split(batch_size), calibration.lengths.split(batch_size), strict=True))
         device = next(model.parameters()).device
-        lengths = calibration.lengths.split(batch_size)
-        cut = zip(calibration.ids.split(batch_size), lengths, strict=True)
-        walk = Walk(model, [ids[:, : int(some.max())].to(device) for ids, some in cut], keep)
+        walk = Walk(model, [ids[:, : int(lengths.max())].to(device) for ids, lengths in cut], keep)
+        real = [torch.arange(int(lengths.max())) < lengths[:, None] for _, lengths in cut]
     for index, block in enumerate(blocks):
         inside = [layer for layer in layers if layer.name.startswith(f"{prefix}.{index}.")]
         with torch.no_grad(), hold(block), _changing(inside):
             quantized: dict[Layer, Tensor] = {}
             groups = [([layer], False) for layer in inside] if walk is None else _in_order(walk, inside, index)
+            known = [] if walk is None or feeds_on else _inputs(walk, real, groups, index, advance=True)
             for group, after_norm in groups:
-                inputs = None if walk is None else _inputs(walk, lengths, group, index, after_norm)
+                inputs = None
+                if walk is not None:
+                    inputs = (known or _inputs(walk, real, [(group, after_norm)], index, advance=False)).pop(0)
                 matrices = quantize_layers(group, inputs)
                 quantized |= {layer: layer.as_matrix(m).contiguous() for layer, m in zip(group, matrices, strict=True)}
                 if feeds_on:
                     _put(quantized)
-            if walk is not None:
+            if walk is not None and feeds_on:
                 walk.step(index)
             _put(quantized)
             on_block(index, {layer.weight_name: tensor for layer, tensor in quantized.items()})
@@ -122,7 +126,8 @@ def _in_order(walk: Walk, layers: list[Layer], index: int) -> list[tuple[list[La
 
     norms = [m.register_forward_hook(note_norm) for m in walk.blocks[index].modules() if _is_norm(m)]
     try:
-        _run_with_hooks(walk, index, 0, {layer: note(layer) for layer in layers})
+        with _hooked({layer: note(layer) for layer in layers}):
+            walk.run(index, 0)
     finally:
         for handle in norms:
             handle.remove()
@@ -144,39 +149,60 @@ def _is_norm(module: nn.Module) -> bool:
     return bool(own) and all(parameter.dim() == 1 for parameter in own)
 
 
-def _inputs(walk: Walk, lengths: Sequence[Tensor], layers: Sequence[Layer], index: int, after_norm: bool) -> Inputs:
-    """What feeds `layers`, over all batches, accumulated in float64; `lengths` are those of each batch's windows."""
-    first = layers[0]
-    device = first.weight.device
-    gram = torch.zeros(first.inputs, first.inputs, dtype=torch.float64, device=device)
-    total = torch.zeros(first.inputs, dtype=torch.float64, device=device)
-    largest = torch.zeros(first.inputs, device=device)
-    count = 0
+def _inputs(
+    walk: Walk, real: Sequence[Tensor], groups: Sequence[tuple[list[Layer], bool]], index: int, advance: bool
+) -> list[Inputs]:
+    """What feeds each group, over all batches; `real[i]`, a mask (windows, tokens), leaves padding out.
 
-    for batch, some in enumerate(lengths):
+    With `advance` the batches are taken through the block on the way; without, a pass ends where the last group begins.
+    """
+    every = [_Sums(group[0], after_norm) for group, after_norm in groups]
+    for batch, mask in enumerate(real):
 
-        def add(_: nn.Module, args: tuple[Any, ...], some: Tensor = some, batch: int = batch) -> None:
-            nonlocal count
-            inputs = _tokens(args[0], some, walk.ids[batch].shape[1], first.name).float()
-            size = inputs.abs()
-            gram.add_(inputs.T @ inputs)
-            total.add_(size.sum(dim=0, dtype=torch.float64))
-            torch.maximum(largest, size.amax(dim=0), out=largest)
-            count += len(inputs)
-            raise _SeenEnough  # the rest of the block does not matter here
+        def hook(sums: _Sums, args: tuple[Any, ...], mask: Tensor = mask) -> None:
+            sums.add(args[0], mask)
+            if sums is every[-1] and not advance:
+                raise _SeenEnough
 
-        _run_with_hooks(walk, index, batch, {first: add})
-    if not bool(gram.isfinite().all()):
-        raise QuantizerError(f"{first.name}: non-finite activations on the calibration text; the model overflows here")
-    return Inputs(gram / count, (total / count).float(), largest, after_norm)
+        hooks = {sums.layer: lambda _, args, sums=sums, hook=hook: hook(sums, args) for sums in every}
+        with _hooked(hooks):
+            (walk.advance if advance else walk.run)(index, batch)
+    return [sums.inputs() for sums in every]
 
 
-def _tokens(activations: Tensor, lengths: Tensor, width: int, name: str) -> Tensor:
+class _Sums:
+    """What `Inputs` holds, batch by batch, in float64."""
+
+    def __init__(self, layer: Layer, after_norm: bool) -> None:
+        self.layer, self.after_norm, n, device = layer, after_norm, layer.inputs, layer.weight.device
+        self.gram = torch.zeros(n, n, dtype=torch.float64, device=device)
+        self.total = torch.zeros(n, dtype=torch.float64, device=device)
+        self.largest = torch.zeros(n, device=device)
+        self.count = 0
+
+    def add(self, activations: Tensor, real: Tensor) -> None:
+        inputs = _tokens(activations, real, self.layer.name).float()
+        for into, products in by_rows(self.gram, inputs.T @ inputs):
+            into += products
+        for (some,) in by_rows(inputs):
+            size = some.abs()
+            self.total += size.sum(dim=0, dtype=torch.float64)
+            self.largest = torch.maximum(self.largest, size.amax(dim=0))
+        self.count += len(inputs)
+
+    def inputs(self) -> Inputs:
+        if not finite(self.gram):
+            name = self.layer.name
+            raise QuantizerError(f"{name}: non-finite activations on the calibration text; the model overflows here")
+        mean = (self.total / self.count).float()
+        return Inputs(self.gram.div_(self.count), mean, self.largest, self.after_norm)
+
+
+def _tokens(activations: Tensor, real: Tensor, name: str) -> Tensor:
     """(windows, tokens, features) or (windows · tokens, features) → (real tokens, features).
 
     Without padding all of any shape are real: experts see some tokens only, in an order of their own.
     """
-    real = torch.arange(width)[None, :] < lengths[:, None]
     if bool(real.all()):
         return activations.flatten(0, -2)
     for mask in (real, real.flatten()):
@@ -188,11 +214,13 @@ def _tokens(activations: Tensor, lengths: Tensor, width: int, name: str) -> Tens
     )
 
 
-def _run_with_hooks(walk: Walk, index: int, batch: int, hooks: dict[Layer, Callable[..., None]]) -> None:
+@contextmanager
+def _hooked(hooks: Mapping[Layer, Callable[..., None]]) -> Iterator[None]:
+    """Each hook sees what its layer takes; one that has seen enough ends what runs within."""
     handles = [layer.module.register_forward_pre_hook(hook) for layer, hook in hooks.items()]
     try:
         with suppress(_SeenEnough):
-            walk.run(index, batch)
+            yield
     finally:
         for handle in handles:
             handle.remove()
