@@ -10,6 +10,7 @@ Sections:
 * time: seconds per million quantized parameters, on a GPT-NeoX of 13 million with 8,192 calibration tokens.
 * memory: the peak of a fresh process that quantizes, over one that only loads the model.
 * evaluation: losses by window, in turn with bare forward passes.
+* race: GPTQ here and by llm-compressor or GPTQModel, whichever the environment has; not run unless asked for.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ import argparse
 
 import transformers
 from quantize_loss import loss_section
-from quantize_speed import evaluation_section, memory_section, time_section
+from quantize_speed import evaluation_section, memory_section, race_section, time_section
 
 SECTIONS = {
     "loss": loss_section,
     "time": time_section,
     "memory": memory_section,
     "evaluation": evaluation_section,
+    "race": race_section,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
+    parser.add_argument("--only", default="loss,time,memory,evaluation", help="sections, with commas")
     parser.add_argument("--model", help="of the loss section; the bundled run otherwise")
     parser.add_argument("--text", help="that it is evaluated on")
     parser.add_argument("--documents", action="store_true", help="a window for each document, with BOS")

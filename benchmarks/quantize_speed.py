@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -65,6 +69,50 @@ def time_section(args: argparse.Namespace) -> None:
     for name in _METHODS:
         print(f"| `{name}` | {seconds[name]:.2f} | {seconds[name] / millions:.3f} |")
     print()
+
+
+def race_section(args: argparse.Namespace) -> None:
+    """GPTQ beside the engine that is installed here, in turn, on blocks of a Llama as wide as those in use."""
+    engine = next((name for name in ("llmcompressor", "gptqmodel") if importlib.util.find_spec(name)), None)
+    if engine is None:
+        raise SystemExit("race: neither llmcompressor nor gptqmodel is installed here")
+    print(f"race: GPTQ by {engine} {version(engine)} and here, {torch.get_num_threads()} threads\n")
+    print(
+        "| blocks | inputs | million parameters | calibration tokens | theirs, s | ours, s | ratio |\n"
+        + "|---" * 7
+        + "|"
+    )
+    for blocks, width in ((4, 512), (1, 1024), (1, 2048)):
+        shape = {"hidden_size": width, "intermediate_size": 11 * width // 4, "num_hidden_layers": blocks}
+        heads = {"num_attention_heads": width // 64, "num_key_value_heads": width // 64}
+        config = AutoConfig.for_model(
+            "llama", **shape, **heads, vocab_size=_VOCABULARY, max_position_embeddings=_SEQ_LEN
+        )
+        torch.manual_seed(0)
+        model, windows = _with_a_tokenizer(AutoModelForCausalLM.from_config(config)).to(args.device), _windows()
+        seconds: dict[str, list[float]] = {"gptq-w4-g128-noact": [], f"gptq-w4-g128-noact@{engine}": []}
+        for _ in range(2):
+            for name, taken in seconds.items():
+                began = time.perf_counter()
+                _, report = quantize(parse(name), model, windows)
+                taken.append(time.perf_counter() - began)
+        ours, theirs = (min(taken) for taken in seconds.values())
+        millions = report.quantized_parameters / 1e6
+        inputs = f"{width} and {shape['intermediate_size']}"
+        print(f"| {blocks} | {inputs} | {millions:.1f} | {theirs:.1f} | {ours:.1f} | {ours / theirs:.2f} |", flush=True)
+    print()
+
+
+def _with_a_tokenizer(model: nn.Module) -> nn.Module:
+    """The model as one that comes from a folder, beside a tokenizer: the engines look for it, and never use it."""
+    tokenizer = Path(__file__).parents[1] / "data" / "reference" / "mini-pythia" / "step8000"
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        for path in tokenizer.glob("tokenizer*"):
+            shutil.copy(path, folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model.name_or_path = model.config._name_or_path = str(tokenizer)
+    return model
 
 
 def memory_section(args: argparse.Namespace) -> None:

@@ -153,11 +153,11 @@ def _is_complete(job: _Job) -> bool:
 
 def _span(job: _Job, loaded: inputs.Loaded, reporter: Reporter) -> planes.Span | None:
     """What spans the plane; None when another checkpoint should be tried as Θ_{K−1}."""
-    config, theta = job.config, loaded.theta
+    config = job.config
 
     def load(other: Checkpoint) -> Weights:
         reporter.stage(f"loading {other}")
-        return inputs.load_other(config, other, job.checkpoint, theta, job.device)
+        return inputs.load_other(config, other, job.checkpoint, loaded, job.device)
 
     def quantized(quantizer: quantize.Quantizer) -> tuple[Weights, quantize.Report]:
         on_layer = reporter.stage(f"quantizing to {quantizer}")

@@ -219,14 +219,14 @@ class SliceConfig(MeasurementConfig):
     prev: str | None = option(
         None,
         "Θ_{K−1}: @revision in the same run, any other reference, or 'random' for a seeded, filter-normalized "
-        "direction. Default: the checkpoint before MODEL in its run.",
+        "direction; a packed checkpoint of MODEL too (GPTQ, AWQ, GGUF, …). Default: the one before MODEL in its run.",
     )
     quant: str = option(
         "gptq-w3-g128",
         "Quantizer: gptq-w3-g128, rtn-w4-g64-asym, awq-w4-g128, hqq-w4-g64, smoothquant-w8-channel, int8, nf4, … "
         "(docs/quantizers.md); two with a comma for --plane quantizers.",
     )
-    to: str | None = option(None, "The other end of --plane line: @revision in the same run, or any other reference.")
+    to: str | None = option(None, "The other end of --plane line: as --prev.")
     vectors: Path | None = option(
         None, "Directions of --plane eigenvectors: a file of 'landscape sharpness --vectors'."
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from landscape import models
+from landscape import models, packed
 from landscape.config import RANDOM, SharpnessConfig, SliceConfig, TextConfig
 from landscape.errors import ModelError, OptionError, TextError
 from landscape.mapped import load_mapped
@@ -152,7 +152,7 @@ def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint 
     if config.prev == RANDOM or config.plane != "checkpoints":
         yield None
     elif config.prev is not None:
-        yield resolve(config.prev, checkpoint, config.remote_code)
+        yield packed.find(config.prev, checkpoint, config.remote_code)
     else:
         references = list(itertools.islice(predecessors(checkpoint), 3))
         yield from (resolve(reference, checkpoint, config.remote_code) for reference in references)
@@ -165,14 +165,17 @@ class SameWeights(ModelError):
 
 
 def load_other(
-    config: SliceConfig, previous: Checkpoint, checkpoint: Checkpoint, theta: Weights, device: str
+    config: SliceConfig, previous: Checkpoint, checkpoint: Checkpoint, loaded: Loaded, device: str
 ) -> Weights:
-    """The weights of another checkpoint of the same model.
+    """The weights of another checkpoint of the same model; of a packed one, what its codes stand for.
 
     Raises:
         ModelError: another architecture.
         SameWeights: they are Θ_K.
     """
+    theta = loaded.theta
+    if packed.is_packed(previous):
+        return packed.load_dense(previous, theta, loaded.model)[0]
     weights = Weights.of(models.load_model(previous, device, remote_code=config.remote_code))
     try:
         check_same_space(theta, weights)

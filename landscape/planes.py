@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from landscape import eigenvectors, quantize
+from landscape import eigenvectors, packed, quantize
 from landscape.config import RANDOM, SliceConfig
 from landscape.curvature import Hessian, ParameterSpace
 from landscape.errors import ModelError, OptionError
@@ -118,7 +118,7 @@ def sources(config: SliceConfig, checkpoint: Checkpoint, previous: Checkpoint | 
     if config.plane == "checkpoints":
         others = (previous,) if previous else ()
     elif config.plane == "line" and config.to:
-        others = (resolve(config.to, checkpoint, config.remote_code),)
+        others = (packed.find(config.to, checkpoint, config.remote_code),)
     elif config.plane == "pca":
         names = list(itertools.islice(predecessors(checkpoint), config.checkpoints))
         _check_enough(checkpoint, len(names))
@@ -163,16 +163,24 @@ def _checkpoints(work: Workshop) -> Span:
         about = f"It runs through {THETA} and the quantized weights {HAT}; its first direction is random."
         return Span(direction, hat - theta, points, names, (title, _STEP_TITLE), about, reports=[report])
     previous = work.sources.checkpoints[0]
-    before = work.load(previous)
+    before, other = work.load(previous), _named(previous, PREVIOUS)
+    what = "an earlier checkpoint" if other.label == PREVIOUS else "weights that somebody packed,"
     return Span(
         before - theta,
         hat - theta,
         {"theta": theta, "theta_prev": before, "theta_hat": hat},
-        {"theta": work.origin(), "theta_prev": Named(PREVIOUS, "checkpoint", str(previous)), "theta_hat": named},
-        (f"α: distance along {THETA} → {PREVIOUS}", _STEP_TITLE),
-        f"It runs through the final weights {THETA}, an earlier checkpoint {PREVIOUS} and the quantized weights {HAT}.",
+        {"theta": work.origin(), "theta_prev": other, "theta_hat": named},
+        (f"α: distance along {THETA} → {other.label}", _STEP_TITLE),
+        f"It runs through the final weights {THETA}, {what} {other.label} and the quantized weights {HAT}.",
         reports=[report],
     )
+
+
+def _named(other: Checkpoint, label: str) -> Named:
+    """Another checkpoint by its label; a packed one is somebody's Θ̂_K."""
+    if packed.is_packed(other):
+        return Named(f"Θ̂_{{{other.name}}}", "quantized", str(other))
+    return Named(label, "checkpoint", str(other))
 
 
 def _random(work: Workshop) -> Span:
@@ -256,11 +264,7 @@ def _line(work: Workshop) -> Span:
     reports = []
     if work.sources.checkpoints:
         other = work.sources.checkpoints[0]
-        end, name, named = (
-            work.load(other),
-            "theta_to",
-            Named(f"Θ_{{{other.revision or other.name}}}", "checkpoint", str(other)),
-        )
+        end, name, named = work.load(other), "theta_to", _named(other, f"Θ_{{{other.revision or other.name}}}")
     else:
         end, report, named = work.hat()
         name, reports = "theta_hat", [report]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from landscape.quantize import fit, gptq, output_error, round_to_nearest
+from landscape.quantize.gptq import Factor
 from landscape.quantize.report import redundant
 
 
@@ -116,6 +117,21 @@ def test_weights_that_were_pushed_out_of_their_grid_are_counted():
     assert result.weight.tolist() == [pytest.approx([1 / 3, 2 / 3])]
     assert result.saturation == 0.5
     assert gptq(weight, torch.eye(2, dtype=torch.float64), 2, 1, static_groups=True).saturation == 0
+
+
+@pytest.mark.parametrize("inputs", [3, 512, 513, 1300])
+def test_the_factor_is_that_of_the_inverse(inputs: int):
+    gram = correlated(inputs, seed=inputs)
+    for act_order in (True, False):
+        factor = Factor.of(gram, act_order, damping=0.03)
+        damped = gram + 0.03 * gram.diagonal().mean() * torch.eye(inputs, dtype=gram.dtype)
+        ordered = damped[factor.order[:, None], factor.order]
+        assert torch.equal(factor.upper, factor.upper.triu())
+        error = factor.upper.T @ factor.upper @ ordered - torch.eye(inputs, dtype=gram.dtype)
+        assert float(error.abs().max()) < 1e-9
+        assert (factor.damping, factor.retries) == (0.03, 0)
+        falling = gram.diagonal()[factor.order].diff() <= 0
+        assert bool(falling.all()) is act_order
 
 
 def test_damping_is_retried_and_a_hopeless_layer_falls_back_and_says_so():

@@ -36,11 +36,11 @@ ALLOWED = {
     "slices": set(),
     "curvature": {"objective"},
     "viewer": {"curvature", "slices"},
-    "inputs": {"mapped", "models", "references", "texts", "objective", "config"},
+    "inputs": {"mapped", "packed", "models", "references", "texts", "objective", "config"},
     "reporting": set(),
     "results": {"references", "reporting"},
     "eigenvectors": {"curvature"},
-    "planes": {"config", "curvature", "eigenvectors", "inputs", "quantize", "references", "slices"},
+    "planes": {"config", "curvature", "eigenvectors", "inputs", "packed", "quantize", "references", "slices"},
     "basin": {
         "planes",
         "reporting",

@@ -6,7 +6,7 @@ format.
 
 from landscape.packed.formats import is_packed
 from landscape.packed.load import FORMATS, load_dense
-from landscape.packed.locate import locate
+from landscape.packed.locate import find, locate
 from landscape.packed.report import PackedLayer, PackedReport
 
-__all__ = ["FORMATS", "PackedLayer", "PackedReport", "is_packed", "load_dense", "locate"]
+__all__ = ["FORMATS", "PackedLayer", "PackedReport", "find", "is_packed", "load_dense", "locate"]

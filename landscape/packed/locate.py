@@ -17,13 +17,22 @@ def locate(reference: str, near: Checkpoint | None = None) -> Checkpoint:
     Raises:
         ModelError: nothing there, or a checkpoint that is not packed.
     """
+    checkpoint = find(reference, near)
+    if is_packed(checkpoint) is None:
+        raise ModelError(f"model {checkpoint}: not packed; expected a quantized checkpoint, or name it as the MODEL")
+    return checkpoint
+
+
+def find(reference: str, near: Checkpoint | None = None, remote_code: bool = False) -> Checkpoint:
+    """What `reference` names, packed or not; a GGUF file may be named too.
+
+    Raises:
+        ModelError: nothing there.
+    """
     path = Path(reference).expanduser()
     files = gguf_files(path) if path.exists() else []
     if len(files) == 1:
         with open(files[0], "rb") as file:
             identity = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         return Checkpoint(path.name, None, identity, path.resolve(), path.resolve().parent)
-    checkpoint = resolve(reference, near)
-    if is_packed(checkpoint) is None:
-        raise ModelError(f"model {checkpoint}: not packed; expected a quantized checkpoint, or name it as the MODEL")
-    return checkpoint
+    return resolve(reference, near, remote_code)

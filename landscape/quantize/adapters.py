@@ -11,8 +11,10 @@ import copy
 import io
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from landscape.quantize.names import Quantizer
 from landscape.tokens import Windows
 
 Dense = dict[str, Tensor]
+_TOKENIZER = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "*.model")
 
 
 def quantize_with(
@@ -118,6 +121,9 @@ def _gptqmodel(
     # It takes a checkpoint, not a model, and leaves a log where it runs.
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         model.save_pretrained(folder)  # type: ignore[operator]
+        for pattern in _TOKENIZER:  # it wants one, and never uses it
+            for path in Path(str(model.name_or_path)).glob(pattern):
+                shutil.copy(path, folder)
         work = GPTQModel.load(folder, config, device=device, dtype=torch.float32)
         rows = [{"input_ids": row[None], "attention_mask": torch.ones_like(row[None])} for row in windows.ids]
         work.quantize(rows, batch_size=batch_size)

@@ -6,8 +6,10 @@ back. Ŵ lies in the coordinates of W, whatever the basis it was rounded in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +19,13 @@ from torch import Tensor
 from landscape.errors import QuantizerError
 from landscape.quantize.awq import activation_scales, round_for_outputs
 from landscape.quantize.codebook import bits_of_scale, round_to_code
-from landscape.quantize.gptq import gptq
+from landscape.quantize.gptq import Factor, gptq_with
 from landscape.quantize.grid import Rounded, bits_of_scales, finite
 from landscape.quantize.hqq import half_quadratic
 from landscape.quantize.int8 import outlying, vector_wise
 from landscape.quantize.names import Quantizer
 from landscape.quantize.outliers import costly
-from landscape.quantize.report import LayerReport, fit_of, output_error, redundant, shape_of
+from landscape.quantize.report import LayerReport, energy, fit_of, redundant, shape_of
 from landscape.quantize.rotation import Rotation
 from landscape.quantize.rtn import round_to_nearest
 from landscape.quantize.sequential import Inputs
@@ -46,12 +48,14 @@ def quantize_matrices(
     kept = [_kept(matrix, recipe, inputs) for matrix, recipe in zip(matrices, recipes, strict=True)]
     scales = _scales(matrices, recipes, inputs)
     singular = redundant(inputs.gram) if inputs is not None else 0
+    shared: dict[bool, _Basis] = {}
     done = []
     for name, matrix, recipe, mask in zip(names, matrices, recipes, kept, strict=True):
-        basis = _Basis(mask, scales, Rotation.random(matrix.shape[1]) if recipe.rotate else None)
+        basis = _Basis(mask, scales, Rotation.random(matrix.shape[1]) if recipe.rotate else None, inputs)
+        if mask is None:
+            basis = shared.setdefault(recipe.rotate, basis)
         weight = basis.there(matrix)
-        gram = basis.gram(inputs.gram) if inputs is not None else None
-        rounded, took = _round(recipe, weight, gram)
+        rounded, took = _round(recipe, weight, basis)
         saturation, misalignment = fit_of(weight, rounded)
         result = basis.back(rounded.weight, matrix)
         told = {"saturation": saturation, "misalignment": misalignment, "redundant_inputs": singular, **took}
@@ -59,24 +63,35 @@ def quantize_matrices(
     return done
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Basis:
     """W ↦ W' = (W without the kept inputs) diag(scales) R."""
 
     kept: Tensor | None
     scales: Tensor | None
     rotation: Rotation | None
+    inputs: Inputs | None
+    factors: dict[tuple[bool, float], Factor] = field(default_factory=dict)
 
     def there(self, matrix: Tensor) -> Tensor:
         matrix = matrix if self.kept is None else matrix.masked_fill(self.kept, 0)
         matrix = matrix if self.scales is None else matrix * self.scales
         return matrix if self.rotation is None else self.rotation.apply(matrix)
 
-    def gram(self, gram: Tensor) -> Tensor:
+    @cached_property
+    def gram(self) -> Tensor:
         """XᵀX of the inputs that W' takes."""
+        assert self.inputs is not None
+        gram = self.inputs.gram
         gram = gram if self.kept is None else gram.masked_fill(self.kept[:, None] | self.kept, 0)
         gram = gram if self.scales is None else gram / torch.outer(self.scales, self.scales).double()
         return gram if self.rotation is None else self.rotation.gram(gram)
+
+    def factor(self, act_order: bool, damping: float) -> Factor:
+        """What GPTQ needs of it, made once."""
+        if (act_order, damping) not in self.factors:
+            self.factors[act_order, damping] = Factor.of(self.gram, act_order, damping)
+        return self.factors[act_order, damping]
 
     def back(self, rounded: Tensor, matrix: Tensor) -> Tensor:
         rounded = rounded if self.rotation is None else self.rotation.undo(rounded)
@@ -115,13 +130,14 @@ def _plain(recipe: Quantizer) -> Quantizer:
     return replace(recipe, method=method, clip=False, rotate=False, outliers=0.0)
 
 
-def _round(recipe: Quantizer, weight: Tensor, gram: Tensor | None) -> tuple[Rounded, dict[str, Any]]:
-    """Ŵ' with its steps, and what there is to tell of it."""
+def _round(recipe: Quantizer, weight: Tensor, basis: _Basis | None) -> tuple[Rounded, dict[str, Any]]:
+    """Ŵ' with its steps, and what there is to tell of it; `basis` for methods that look at inputs."""
     uniform = (recipe.bits, _group(recipe, weight), recipe.levels, recipe.clip)
     match recipe.method:
         case "gptq":
-            assert gram is not None
-            result = gptq(weight, gram, *uniform, recipe.act_order, recipe.static_groups, recipe.damping)
+            assert basis is not None
+            factor = basis.factor(recipe.act_order, recipe.damping)
+            result = gptq_with(weight, factor, *uniform, recipe.static_groups)
             return result.rounded, {
                 "saturation": result.saturation,
                 "damping": result.damping,
@@ -129,8 +145,8 @@ def _round(recipe: Quantizer, weight: Tensor, gram: Tensor | None) -> tuple[Roun
                 "fallback": result.fallback,
             }
         case "awq" if recipe.clip:
-            assert gram is not None
-            return round_for_outputs(weight, gram, *uniform), {}
+            assert basis is not None
+            return round_for_outputs(weight, basis.gram, *uniform), {}
         case "hqq":
             return half_quadratic(weight, *uniform[:2]), {}
         case "int8":
@@ -158,10 +174,11 @@ def layer_report(
     kurtosis, over_median = shape_of(matrix)
     if inputs is not None:
         nearest = _round(_plain(recipe), matrix, None)[0].weight
+        whole = energy(matrix, inputs.gram) or math.nan
         told = {
             **told,
-            "output_error": output_error(matrix, result, inputs.gram),
-            "rtn_output_error": output_error(matrix, nearest, inputs.gram),
+            "output_error": energy(result - matrix, inputs.gram) / whole,
+            "rtn_output_error": energy(nearest - matrix, inputs.gram) / whole,
             "dead_inputs": int((inputs.gram.diagonal() == 0).sum()),
         }
     return LayerReport(

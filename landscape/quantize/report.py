@@ -10,6 +10,7 @@ from torch import Tensor
 
 from landscape.quantize.grid import Rounded, by_rows
 
+_TOGETHER = 512  # rows in one product with XᵀX: enough to keep a processor busy, without another whole matrix
 _BEYOND = 0.5 * (1 + 1e-3)  # steps; the extremes of a symmetric grid lie half a step outside
 
 
@@ -126,14 +127,15 @@ class Report:
 
 
 def output_error(weight: Tensor, rounded: Tensor, gram: Tensor) -> float:
-    """‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖² from XᵀX: tr(δ XᵀX δᵀ) / tr(W XᵀX Wᵀ), in float64; NaN if X Wᵀ is zero."""
-    gram = gram.double()
-    error = whole = 0.0
-    for part, part_rounded in by_rows(weight, rounded):
-        step, part = (part_rounded - part).double(), part.double()
-        error += float(((step @ gram) * step).sum())
-        whole += float(((part @ gram) * part).sum())
-    return error / whole if whole else math.nan
+    """‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖² from XᵀX; NaN if X Wᵀ is zero."""
+    whole = energy(weight, gram)
+    return energy(rounded - weight, gram) / whole if whole else math.nan
+
+
+def energy(matrix: Tensor, gram: Tensor) -> float:
+    """‖XMᵀ‖² = tr(M XᵀX Mᵀ): products in the dtype of the matrix, summed in float64."""
+    gram = gram.to(matrix.dtype)
+    return sum(float((part @ gram).mul_(part).sum(dtype=torch.float64)) for part in matrix.split(_TOGETHER))
 
 
 def shape_of(weight: Tensor) -> tuple[float, float]:
