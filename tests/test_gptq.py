@@ -101,9 +101,10 @@ def test_gptq_beats_rounding_in_output_error(seed: int):
     assert output_error(weight, ours, gram) < 0.9 * output_error(weight, nearest, gram)
 
 
-def test_output_error_is_what_it_says():
+@pytest.mark.parametrize("inputs", [8, 513, 1100])
+def test_output_error_is_what_it_says(inputs: int):
     torch.manual_seed(0)
-    weight, rounded, x = torch.randn(4, 8), torch.randn(4, 8), torch.randn(50, 8)
+    weight, rounded, x = torch.randn(4, inputs), torch.randn(4, inputs), torch.randn(50, inputs)
     expected = (x @ (rounded - weight).T).norm() ** 2 / (x @ weight.T).norm() ** 2
     assert output_error(weight, rounded, x.T @ x) == pytest.approx(float(expected), rel=1e-5)
 

@@ -73,6 +73,19 @@ def test_layers_see_the_inputs_of_the_quantized_model(calibration: Windows):
     assert row.output_error == pytest.approx(expected, rel=1e-4)
 
 
+def test_the_sums_over_inputs_in_parts_are_those_of_the_whole(calibration: Windows, monkeypatch):
+    model = build("llama-tied-gqa")
+    whole = quantize(parse("awq-w3-g16"), model, calibration)
+    monkeypatch.setattr("landscape.quantize.sequential._COLUMNS", 24)
+    monkeypatch.setattr("landscape.quantize.grid._AT_ONCE", 100)
+    parts = quantize(parse("awq-w3-g16"), model, calibration)
+    assert whole[0].equal(parts[0])
+    for one, two in zip(whole[1].layers, parts[1].layers, strict=True):
+        for name in ("output_error", "rtn_output_error", "saturation", "misalignment", "excess_kurtosis"):
+            assert getattr(one, name) == pytest.approx(getattr(two, name), rel=1e-5), name
+        assert one.max_over_median == two.max_over_median
+
+
 def test_padding_is_no_calibration_data(tokenizer):
     texts = [prose(n, seed=n) for n in (30, 4, 18, 9)]
     ragged = WindowReader(texts, tokenizer, 48, "documents").take(10)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from landscape.quantize.grid import Rounded, by_rows
 
-_TOGETHER = 512  # rows in one product with XᵀX: enough to keep a processor busy, without another whole matrix
+_SMALL = 512  # inputs up to which XᵀX is taken whole
 _BEYOND = 0.5 * (1 + 1e-3)  # steps; the extremes of a symmetric grid lie half a step outside
 
 
@@ -133,9 +133,22 @@ def output_error(weight: Tensor, rounded: Tensor, gram: Tensor) -> float:
 
 
 def energy(matrix: Tensor, gram: Tensor) -> float:
-    """‖XMᵀ‖² = tr(M XᵀX Mᵀ): products in the dtype of the matrix, summed in float64."""
-    gram = gram.to(matrix.dtype)
-    return sum(float((part @ gram).mul_(part).sum(dtype=torch.float64)) for part in matrix.split(_TOGETHER))
+    """‖XMᵀ‖² = tr(M XᵀX Mᵀ): products in the dtype of the matrix, summed in float64.
+
+    By halves, as XᵀX is symmetric: tr(M₁ G₁₁ M₁ᵀ) + tr(M₂ G₂₂ M₂ᵀ) + 2 tr(M₁ G₁₂ M₂ᵀ).
+    """
+    n = len(gram)
+    if n <= _SMALL:
+        return _inner(matrix @ gram.to(matrix.dtype), matrix)
+    half = n // 2
+    first, last = matrix[:, :half], matrix[:, half:]
+    across = _inner(first @ gram[:half, half:].to(matrix.dtype), last)
+    return energy(first, gram[:half, :half]) + energy(last, gram[half:, half:]) + 2 * across
+
+
+def _inner(one: Tensor, other: Tensor) -> float:
+    """Σ ab; `one` ends as the products."""
+    return float(one.mul_(other).sum(dtype=torch.float64))
 
 
 def shape_of(weight: Tensor) -> tuple[float, float]:

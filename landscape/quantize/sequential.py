@@ -21,6 +21,7 @@ from landscape.quantize.grid import by_rows, finite
 from landscape.quantize.layers import Layer
 from landscape.tokens import Windows
 
+_COLUMNS = 1024  # of XᵀX summed together
 Hold = Callable[[nn.Module], AbstractContextManager[None]]
 
 
@@ -182,8 +183,10 @@ class _Sums:
 
     def add(self, activations: Tensor, real: Tensor) -> None:
         inputs = _tokens(activations, real, self.layer.name).float()
-        for into, products in by_rows(self.gram, inputs.T @ inputs):
-            into += products
+        for start in range(0, len(self.gram), _COLUMNS):  # the other half mirrors it
+            own = slice(start, start + _COLUMNS)
+            for into, products in by_rows(self.gram[own, start:], inputs[:, own].T @ inputs[:, start:]):
+                into += products
         for (some,) in by_rows(inputs):
             size = some.abs()
             self.total += size.sum(dim=0, dtype=torch.float64)
@@ -194,6 +197,9 @@ class _Sums:
         if not finite(self.gram):
             name = self.layer.name
             raise QuantizerError(f"{name}: non-finite activations on the calibration text; the model overflows here")
+        for start in range(_COLUMNS, len(self.gram), _COLUMNS):
+            own = slice(start, start + _COLUMNS)
+            self.gram[own, :start] = self.gram[:start, own].T
         mean = (self.total / self.count).float()
         return Inputs(self.gram.div_(self.count), mean, self.largest, self.after_norm)
 
