@@ -44,7 +44,7 @@ def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> 
     reporter = reporter or Silent()
     quantizer = quantize.parse(config.quant)
     _check_place(config)
-    with lock(config.save) if config.save else nullcontext():  # a place that cannot be written is found out first
+    with lock(config.save, "--save") if config.save else nullcontext():
         return _quantize(config, quantizer, reporter)
 
 

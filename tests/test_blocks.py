@@ -71,7 +71,7 @@ def test_an_error_inside_leaves_the_model_as_it_was():
         walk.step(0)
     hook.remove()
     assert torch.equal(model(input_ids=some, use_cache=False).logits, expected)
-    assert not any("forward" in vars(block) for block in walk.blocks)
+    assert not any("forward" in vars(block) for block in walk.blocks) and not model._forward_pre_hooks
 
 
 class Decoder(nn.Module):

@@ -266,3 +266,20 @@ def test_a_checkpoint_that_somebody_packed_is_evaluated_beside(landscape, run: P
     assert f"{expected:.4f}" in row and "their-w4: read from gptq" in " ".join(printed.split())
     code, _, err = landscape(*arguments, "--packed", run / "step20")
     assert code == 2 and "not packed; expected a quantized checkpoint" in err
+
+
+def test_an_error_leaves_no_folder_behind(run: Path, text_file: Path, tmp_path: Path, landscape):
+    command = ("evaluate", f"{run}@step30", "--text", text_file, "--quant", "rtn-w4-g24")
+    code, _, err = landscape(*command, "--out", tmp_path / "new" / "deep")
+    assert code == 2 and "group size 24" in err and not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "kept").touch()
+    assert landscape(*command, "--out", tmp_path / "old" / "deep")[0] == 2
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["kept"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder in which nobody can make files")
+def test_a_place_where_no_file_can_be_made(run: Path, landscape):
+    code, _, err = landscape("quantize", f"{run}@step30", "rtn-w4-g16", "--save", "/proc/self/fdinfo/new")
+    assert code == 2 and "cannot be written" in err and "with --save" in " ".join(err.split())
+    assert "another process" not in err

@@ -147,6 +147,7 @@ def test_every_value_of_the_file_counts_whatever_its_configuration_says(windows:
         json.dumps(json.loads((folder / "config.json").read_text()) | {"dtype": "float16", "torch_dtype": "float16"})
     )
     tensors = load_file(folder / "model.safetensors")
+    tensors = {name: t + 1e-3 * torch.randn_like(t) for name, t in tensors.items()}  # also of norms, which are one
     mixed = {name: t.bfloat16() if t.ndim > 1 else t.half() for name, t in tensors.items()}
     for stored in (tensors, mixed):
         save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
@@ -161,6 +162,8 @@ def test_shards_are_counted_once(tmp_path: Path):
     model.save_pretrained(tmp_path / "shards", max_shard_size="40kB")
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 3
     n = Weights.of(model).numel()
+    tensors = load_file(tmp_path / "whole" / "model.safetensors")
+    save_file(tensors | {"mask": torch.ones(7, dtype=torch.bool)}, tmp_path / "whole" / "model.safetensors")
     assert stored_parameters(resolve(str(tmp_path / "whole"))) == n
     assert stored_parameters(resolve(str(tmp_path / "shards"))) == n
 
