@@ -161,6 +161,18 @@ def test_dead_inputs_are_rounded_like_any_other():
     assert float((result.weight[:, 7] - weight[:, 7]).abs().max()) <= float(fit(weight, 4).scale.max()) / 2
 
 
+def test_dead_inputs_need_no_damping():
+    gram = correlated(24)
+    gram[:, 7] = gram[7, :] = 0.0
+    factor = Factor.of(gram, act_order=True, damping=0.0)
+    assert factor.upper is not None and (factor.damping, factor.retries) == (0.0, 0)
+
+
+def test_inputs_of_different_units_are_not_redundant():
+    x = torch.randn(500, 20, generator=torch.Generator().manual_seed(3)).double() * torch.logspace(-6, 6, 20)
+    assert redundant(x.T @ x) == 0
+
+
 def test_redundant_inputs_are_counted_beside_dead_ones():
     x = torch.randn(500, 20, generator=torch.Generator().manual_seed(3))
     x[:, 4] = 0  # dead, not redundant

@@ -136,6 +136,18 @@ def test_clipping_for_outputs_lowers_the_error_of_the_outputs_of_every_group(gro
         assert errors[2].sum() < errors[1].sum()
 
 
+def test_awq_chooses_its_scales_before_it_clips():
+    x, weight = activations(), weights()
+    inputs = summed(x)
+    rounds = [lambda matrix: round_to_nearest(matrix, 3, 16).weight]
+    scales = activation_scales([weight], inputs.mean_abs, inputs.gram, rounds)
+    clips = [lambda matrix: round_to_nearest(matrix, 3, 16, clip=True).weight]
+    assert not torch.equal(scales, activation_scales([weight], inputs.mean_abs, inputs.gram, clips))
+    there = inputs.gram / torch.outer(scales, scales)  # of X diag(s)⁻¹, which the scaled weights take
+    expected = round_for_outputs(weight * scales, there, 3, 16, "symmetric", True).weight / scales
+    assert torch.allclose(quantized("awq-w3-g16-clip", x, weight)[0][0], expected, atol=1e-6)
+
+
 def test_smoothquant_closed_form_and_only_where_a_norm_can_absorb_it():
     matrices = [torch.tensor([[1.0, -4.0], [0.5, 2.0]]), torch.tensor([[-2.0, 0.1]])]
     scales = migration_scales(matrices, torch.tensor([8.0, 9.0]), 0.5)
@@ -171,6 +183,28 @@ def test_kept_inputs_stay_as_they_are_and_the_error_falls(name: str):
     assert report.bits_per_weight == pytest.approx(
         without.bits_per_weight + 4 / 64 * (16 - report.bits) + 4 * 32 / weight.numel()
     )
+
+
+def test_gptq_pushes_no_error_into_kept_inputs():
+    x, weight = activations(), weights()
+    gram = summed(x).gram
+    mask = costly(weight, round_to_nearest(weight, 3, 16).weight, gram, 0.06)
+    rest = gram.masked_fill(mask[:, None] | mask, 0)
+    expected = torch.where(mask, weight, gptq(weight.masked_fill(mask, 0), rest, 3, 16).weight)
+    assert torch.allclose(quantized("gptq-w3-g16-outliers0.06", x, weight)[0][0], expected, atol=1e-6)
+
+
+def test_matrices_together_are_as_each_alone():
+    """What several matrices share, of one X, is shared only between recipes that agree on it."""
+    names = ("", "-rot", "-noact", "-damp0.2", "-outliers0.05", "-noact-rot", "-outliers0.1", "", "-damp0.2")
+    recipes = [parse(f"gptq-w3-g16{name}") for name in names]
+    x, matrices = activations(), [weights(seed=i) for i in range(len(names))]
+    for order in (1, -1):
+        some, chosen = matrices[::order], recipes[::order]
+        together = quantize_matrices(list(map(str, chosen)), some, chosen, summed(x))
+        for matrix, recipe, (rounded, report) in zip(some, chosen, together, strict=True):
+            alone, own = quantize_matrices([str(recipe)], [matrix], [recipe], summed(x))[0]
+            assert torch.equal(rounded, alone) and report == own, recipe
 
 
 def test_llm_int8_keeps_the_inputs_whose_activations_reach_the_threshold():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from landscape.errors import MissingExtraError, ModelError, QuantizerError
 from landscape.quantize import linear_layers, output_error, parse, quantize, round_to_nearest
+from landscape.quantize.layers import Layer
+from landscape.quantize.sequential import Inputs, quantize_in_order
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights
 
@@ -75,15 +78,49 @@ def test_layers_see_the_inputs_of_the_quantized_model(calibration: Windows):
 
 def test_the_sums_over_inputs_in_parts_are_those_of_the_whole(calibration: Windows, monkeypatch):
     model = build("llama-tied-gqa")
-    whole = quantize(parse("awq-w3-g16"), model, calibration)
+    whole = quantize(parse("awq-w3-g16-clip"), model, calibration)
     monkeypatch.setattr("landscape.quantize.sequential._COLUMNS", 24)
     monkeypatch.setattr("landscape.quantize.grid._AT_ONCE", 100)
-    parts = quantize(parse("awq-w3-g16"), model, calibration)
+    parts = quantize(parse("awq-w3-g16-clip"), model, calibration)
     assert whole[0].equal(parts[0])
     for one, two in zip(whole[1].layers, parts[1].layers, strict=True):
         for name in ("output_error", "rtn_output_error", "saturation", "misalignment", "excess_kurtosis"):
             assert getattr(one, name) == pytest.approx(getattr(two, name), rel=1e-5), name
-        assert one.max_over_median == two.max_over_median
+        assert one.max_over_median == two.max_over_median and one.saturation > 0
+
+
+def test_what_feeds_layers_over_all_batches(calibration: Windows):
+    """XᵀX, mean |x| and max |x| of every group of layers, against what a hook sees in one pass over the whole text."""
+    model = build("llama-tied-gqa")
+    layers, windows = linear_layers(model), ragged(calibration)
+    found: dict[str, tuple[list[str], Inputs]] = {}
+
+    def look(some: Sequence[Layer], inputs: Inputs | None) -> list[Tensor]:
+        names = [layer.name.removeprefix("model.layers.") for layer in some]
+        found[names[0]] = (names, inputs)
+        return [layer.weight.detach() for layer in some]
+
+    for feeds_on in (False, True):  # nothing is rounded, so that both see the same
+        found.clear()
+        quantize_in_order(model, layers, windows, look, lambda *_: None, batch_size=3, feeds_on=feeds_on)
+        projections = ("self_attn.q_proj self_attn.k_proj self_attn.v_proj", "self_attn.o_proj")
+        groups = [*projections, "mlp.gate_proj mlp.up_proj", "mlp.down_proj"]
+        expected = [[f"{block}.{name}" for name in group.split()] for block in (0, 1) for group in groups]
+        assert [names for names, _ in found.values()] == expected
+        for first, (_, inputs) in found.items():
+            seen: list[Tensor] = []
+            hook = model.get_submodule(f"model.layers.{first}").register_forward_pre_hook(
+                lambda _, args, seen=seen: seen.append(args[0])
+            )
+            with torch.no_grad():
+                model(input_ids=windows.ids, use_cache=False)
+            hook.remove()
+            x = seen[0][torch.arange(32) < windows.lengths[:, None]]
+            gram = (x.T @ x).double() / len(x)
+            assert float((inputs.gram - gram).abs().max()) < 1e-5 * float(gram.diagonal().max())
+            assert torch.allclose(inputs.mean_abs, x.abs().mean(0), rtol=1e-4)
+            assert torch.allclose(inputs.max_abs, x.abs().amax(0), rtol=1e-4)
+            assert inputs.after_norm is first.endswith(("q_proj", "gate_proj"))
 
 
 def test_padding_is_no_calibration_data(tokenizer):
