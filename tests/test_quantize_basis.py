@@ -52,6 +52,15 @@ def test_a_rotation_is_orthogonal_and_undone(n: int):
     assert torch.allclose(rotation.gram(gram), dense.T @ gram @ dense, atol=1e-10)
 
 
+def test_the_odd_part_is_the_one_factor_with_a_positive_diagonal():
+    """QR is unique up to signs, which differ between machines; these are fixed."""
+    generator = torch.Generator().manual_seed(0)
+    torch.randint(0, 2, (43,), generator=generator, dtype=torch.float64)  # the signs come first
+    normal = torch.randn(43, 43, generator=generator, dtype=torch.float64)
+    triangle = Rotation.random(43).odd.T @ normal
+    assert torch.allclose(triangle, triangle.triu(), atol=1e-12) and bool((triangle.diagonal() > 0).all())
+
+
 def test_a_power_of_two_gives_hadamard_with_random_signs():
     dense = Rotation.random(8).apply(torch.eye(8, dtype=torch.float64))
     assert torch.allclose(dense.abs(), torch.full((8, 8), 8**-0.5, dtype=torch.float64))

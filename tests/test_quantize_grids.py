@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from landscape.errors import QuantizerError
 from landscape.quantize import CODES, fit, half_quadratic, round_to_code, round_to_nearest, vector_wise
-from landscape.quantize.grid import check_group_size
+from landscape.quantize.grid import check_group_size, finite
 
 LEVELS = ("symmetric", "asym", "minmax")
 
@@ -158,3 +160,46 @@ def test_half_quadratic_offsets_lower_the_robust_error_of_every_group(bits: int)
     for row, was in zip(fitted[:, :32], weight[:, :32], strict=True):
         steps = (row - row.min()) / (was.max() - was.min()) * (2**bits - 1)
         assert torch.allclose(steps, steps.round(), atol=1e-9) and len(row.unique()) <= 2**bits
+
+
+def test_beyond_its_extremes_a_symmetric_grid_has_one_level_more_below():
+    grid = fit(torch.tensor([[-1.0, 1.0]]), 2)  # s = 2/3, levels −2s … s
+    assert grid.round(torch.tensor([[-9.0, -1.0, 0.2, 1.0, 9.0]])).tolist() == [
+        pytest.approx([-4 / 3, -2 / 3, 0, 2 / 3, 2 / 3])
+    ]
+
+
+@pytest.mark.parametrize(("entry", "expected"), [(1.0, True), (math.inf, False), (-math.inf, False), (math.nan, False)])
+def test_what_is_finite(entry: float, expected: bool):
+    assert finite(torch.tensor([[0.0, entry], [3.0, -2.0]])) is expected
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_hqq_by_its_formulas_one_group_at_a_time(bits: int):
+    """In plain numbers: shrink the error, move the offset to the mean of what is left, 20 rounds, keep the best."""
+    generator = torch.Generator().manual_seed(bits)
+    rows = (torch.randn(6, 32, generator=generator) ** 3).double()
+    rounded = half_quadratic(rows, bits, 32).weight
+    improved = 0
+    for row, found in zip(rows.tolist(), rounded.tolist(), strict=True):
+        low, scale = min(row), (max(row) - min(row)) / (2**bits - 1)
+
+        def codes(offset: float, row: list[float] = row, scale: float = scale) -> list[int]:
+            return [min(max(round((w - offset) / scale * (1 - 2**-20)), 0), 2**bits - 1) for w in row]
+
+        def cost(offset: float, row: list[float] = row, scale: float = scale) -> float:
+            return sum(abs(w - offset - scale * q) ** 0.7 for w, q in zip(row, codes(offset), strict=True))
+
+        best, offset, beta = low, low, 10.0
+        for _ in range(20):
+            left = []
+            for w, q in zip(row, codes(offset), strict=True):
+                error = w - offset - scale * q
+                size = max(abs(error) - max(abs(error), 1e-12) ** -0.3 / beta, 0.0)
+                left.append(w - math.copysign(size, error) - scale * q)
+            offset = sum(left) / len(left)
+            best = offset if cost(offset) < cost(best) else best
+            beta *= 1.01
+        improved += best != low
+        assert found == pytest.approx([best + scale * q for q in codes(best)], abs=1e-9)
+    assert improved >= 3
