@@ -18,7 +18,7 @@ endif
 slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TOKENS SEQ_LEN DTYPE DEVICE OUT
 sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN DEVICE OUT
 quantize_takes := MODEL QUANT SAVE TEXT CALIBRATION SEQ_LEN DEVICE
-evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE DEVICE OUT
+evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE STREAM DEVICE OUT
 positional := MODEL $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
