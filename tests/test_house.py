@@ -35,6 +35,7 @@ ALLOWED = {
     "quantize": {"blocks"},
     "slices": set(),
     "curvature": {"objective"},
+    "training": set(),
     "viewer": {"curvature", "slices"},
     "inputs": {"mapped", "packed", "models", "references", "texts", "objective", "config"},
     "reporting": set(),
