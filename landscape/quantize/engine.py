@@ -42,8 +42,9 @@ def quantize(
     if quantizer.engine:
         report = _by_engine(quantizer, model, calibration, batch_size, quantized)
     else:
-        collect = lambda _, block: quantized.update(block)  # noqa: E731
-        report = quantize_blocks(quantizer, model, calibration, collect, batch_size, on_progress)
+        report = quantize_blocks(
+            quantizer, model, calibration, lambda _, block: quantized.update(block), batch_size, on_progress
+        )
     weights = Weights.of(model)
     return Weights({name: quantized.get(name, tensor) for name, tensor in weights.items()}), report
 
