@@ -39,6 +39,10 @@ class SliceError(LandscapeError):
     """A slice whose losses say nothing."""
 
 
+class TrainingError(LandscapeError):
+    """A recipe that cannot be trained, or a run that cannot go on."""
+
+
 class StoreError(LandscapeError):
     """A stored slice is of another schema, damaged, locked, or holds another slice."""
 

@@ -15,6 +15,10 @@ class Reporter(Protocol):
         """A new stage begins; the function returned takes (done, total)."""
         ...
 
+    def say(self, text: str) -> None:
+        """How the stage stands, in a few words; the next ones take their place."""
+        ...
+
     def note(self, text: str) -> None:
         """Something the user should know of this result."""
         ...
@@ -26,6 +30,9 @@ class Silent:
     def stage(self, name: str) -> Callable[[int, int], None]:
         """Ignore the stage and its progress."""
         return lambda done, total: None
+
+    def say(self, text: str) -> None:
+        """Ignore the words."""
 
     def note(self, text: str) -> None:
         """Ignore the note."""

@@ -45,6 +45,7 @@ class TerminalReporter:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}"),
             console=console,
         )
         self._task: TaskID | None = None
@@ -61,13 +62,18 @@ class TerminalReporter:
     def stage(self, name: str) -> Callable[[int, int], None]:
         """Begin the stage `name`; the function returned takes (done, total)."""
         self._finish_stage()
-        task = self._task = self._progress.add_task(name, total=None)
+        task = self._task = self._progress.add_task(name, total=None, said="")
 
         def update(done: int, total: int) -> None:
             self._progress.update(task, completed=done, total=total)
             self._advise(task, done)
 
         return update
+
+    def say(self, text: str) -> None:
+        """Show `text` beside the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, said=text)
 
     def note(self, text: str) -> None:
         """Keep `text` for the summary."""

@@ -1,0 +1,27 @@
+"""Jobs as dataclasses: the one place where an option has its name, default and explanation.
+
+The command line is generated from these fields, Python callers fill them in, and the resolved one is stored in the
+result. Imports nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+from landscape.config.geometry import PLANES, RANDOM, SharpnessConfig, SliceConfig
+from landscape.config.quantization import PAPER, EvaluateConfig, FrontierConfig, QuantizeConfig
+from landscape.config.text import MeasurementConfig, TextConfig
+from landscape.config.training import AverageConfig, TrainConfig
+
+__all__ = [
+    "PAPER",
+    "PLANES",
+    "RANDOM",
+    "AverageConfig",
+    "EvaluateConfig",
+    "FrontierConfig",
+    "MeasurementConfig",
+    "QuantizeConfig",
+    "SharpnessConfig",
+    "SliceConfig",
+    "TextConfig",
+    "TrainConfig",
+]
