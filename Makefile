@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate test check format reference bench-slices bench-curvature bench-quantize clean
+.PHONY: help slices sharpness quantize evaluate train average lab test check format reference bench-slices bench-curvature bench-quantize bench-training clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +19,10 @@ slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TO
 sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN DEVICE OUT
 quantize_takes := MODEL QUANT SAVE TEXT CALIBRATION SEQ_LEN DEVICE
 evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE STREAM DEVICE OUT
-positional := MODEL $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
+train_takes := RECIPE CHANGES NPROC FORK OUT DEVICE MICRO_BATCH
+average_takes := RUN KIND WINDOW EVERY DECAY OUT
+lab_takes := SIZE EXPERIMENTS JOBS OUT
+positional := MODEL RECIPE CHANGES NPROC RUN SIZE $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
@@ -37,7 +40,7 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness quantize evaluate,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate train average lab,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -52,6 +55,16 @@ quantize: $(INSTALLED) ## quantize and look at the layers: the bundled run, or M
 evaluate: $(INSTALLED) ## what quantization costs, with intervals: the bundled run, or MODEL=… QUANT=rtn-w4-g128,nf4 TEXT=…
 	@$(BIN)/landscape evaluate '$(MODEL)' $(options)
 
+train: $(INSTALLED) ## train a recipe: make train RECIPE=p1-160m-tiny CHANGES='text=corpus.jsonl seed=2' OUT=runs/mine
+	@$(if $(NPROC),$(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape) train '$(or $(RECIPE),analyses/recipes/tiny.yaml)' $(CHANGES) $(options)
+
+average: OUT ?= $(RUN)-$(or $(KIND),lawa)
+average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN=runs/mine WINDOW=5 EVERY=500
+	@$(BIN)/landscape average '$(RUN)' $(options)
+
+lab: $(INSTALLED) ## the controlled experiments, judged: make lab SIZE=tiny (an hour and a half on two cores) EXPERIMENTS=ABC
+	@$(BIN)/python -W ignore -m analyses.lab '$(or $(SIZE),tiny)' $(options)
+
 test: $(INSTALLED) ## run the tests
 	@$(BIN)/pytest $(ARGS)
 
@@ -65,7 +78,7 @@ format: $(INSTALLED) ## let ruff format the code
 	@$(BIN)/ruff check --fix .
 
 reference: $(INSTALLED) ## train the bundled run again (half an hour on two cores) and record its numbers
-	@$(BIN)/python $(REFERENCE)/train.py
+	@$(BIN)/landscape train $(REFERENCE)/recipe.yaml --out $(REFERENCE)/mini-pythia --overwrite
 	@$(BIN)/python $(REFERENCE)/record.py
 
 bench-slices: $(INSTALLED) ## pictures from few evaluations beside dense ones, cells and memory; ARGS='--only cell'
@@ -74,6 +87,9 @@ bench-slices: $(INSTALLED) ## pictures from few evaluations beside dense ones, c
 
 bench-quantize: $(INSTALLED) ## ΔQ by method and bits, seconds per million parameters, memory; ARGS='--only loss --group 32'
 	@$(BIN)/python -W ignore benchmarks/quantize.py $(ARGS)
+
+bench-training: $(INSTALLED) ## tokens per second beside a plain loop; ARGS='--repeats 5'
+	@$(BIN)/python -W ignore benchmarks/training.py $(ARGS)
 
 bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt

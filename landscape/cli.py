@@ -17,7 +17,15 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from landscape.config import EvaluateConfig, FrontierConfig, QuantizeConfig, SharpnessConfig, SliceConfig
+from landscape.config import (
+    AverageConfig,
+    EvaluateConfig,
+    FrontierConfig,
+    QuantizeConfig,
+    SharpnessConfig,
+    SliceConfig,
+    TrainConfig,
+)
 from landscape.errors import LandscapeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -36,6 +44,7 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
     shared = [field for field in fields(config) if field.name not in config.__annotations__]
     for field in shared[:1] + own + shared[1:]:  # the model, what this job is about, and what all jobs share
         about: dict[str, Any] = {"help": field.metadata["help"]}
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         is_argument = field.default is MISSING
         if is_argument:
             kind = typer.Argument(show_default=False, **about)
@@ -46,7 +55,7 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
             inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if is_argument else field.default,
+                default=inspect.Parameter.empty if default is MISSING else default,
                 annotation=Annotated[types[field.name], kind],
             )
         )
@@ -211,6 +220,74 @@ def _frontier(**options: Any) -> None:
     from landscape.frontier import compare_sizes
 
     print_frontier(Console(), compare_sizes(config))
+
+
+@app.command("train")
+@_takes(TrainConfig)
+def _train(**options: Any) -> None:
+    r"""Train a recipe: a run of checkpoints that every other command reads, with its log.
+
+    Interrupted or killed, the same command goes on where it stopped, to the same losses. Under torchrun it is
+    data-parallel: torchrun --nproc-per-node 2 -m landscape train RECIPE
+
+    \b
+    A preset (landscape recipes lists them) on your own text, on two seeds:
+      landscape train p1-160m-tiny text=corpus.jsonl
+      landscape train p1-160m-tiny text=corpus.jsonl seed=2
+    With another schedule or peak rate:
+      landscape train p1-160m-tiny text=corpus.jsonl schedule.kind=decay optimizer.peak=1e-2
+    A cooldown from a checkpoint of a stable run that keeps its state there:
+      landscape train stable.yaml keep_state=[3000] --out runs/stable
+      landscape train runs/stable --fork runs/stable@3000 steps=3500 schedule.kind=wsd schedule.cooldown=500
+          --out runs/cooled
+    """
+    config = TrainConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.pretraining import train_model
+    from landscape.terminal import TerminalReporter
+    from landscape.training_table import print_trained
+
+    started = time.monotonic()
+    with TerminalReporter(Console(stderr=True), shorter="") as reporter:
+        trained = train_model(config, reporter)
+    print_trained(Console(), trained, reporter.notes, time.monotonic() - started)
+
+
+@app.command("recipes")
+def _recipes() -> None:
+    """The recipes that come with the package."""
+    from landscape.pretraining import presets
+
+    for name, text in presets().items():
+        print(f"{name:<20}{text}")
+
+
+@app.command("average")
+@_takes(AverageConfig)
+def _average(**options: Any) -> None:
+    r"""The mean of several checkpoints, as a checkpoint: LAWA, an exponential moving average, a soup.
+
+    \b
+    The last five checkpoints of a run, 500 steps apart (arXiv 2510.06213), and one such mean at every checkpoint:
+      landscape average runs/stable@4000 --every 500 --out runs/lawa-4000
+      landscape average runs/stable --every 500 --along --out runs/stable-lawa
+    A soup of models of the Hub:
+      landscape average allenai/OLMo-2-0425-1B@stage2-ingredient1-step23000-tokens50B
+          allenai/OLMo-2-0425-1B@stage2-ingredient2-step23000-tokens50B --kind soup --out soup
+    """
+    config = AverageConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.averaging import average_checkpoints
+    from landscape.terminal import TerminalReporter
+    from landscape.training_table import print_averaged
+
+    with TerminalReporter(Console(stderr=True)) as reporter:
+        averaged = average_checkpoints(config, reporter)
+    print_averaged(Console(), averaged, reporter.notes)
 
 
 def _quiet_libraries() -> None:

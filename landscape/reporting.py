@@ -16,7 +16,7 @@ class Reporter(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """How the stage stands, in a few words; the next ones take their place."""
+        """How the stage stands, in a few words, in the place of its name."""
         ...
 
     def note(self, text: str) -> None:

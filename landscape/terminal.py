@@ -34,18 +34,21 @@ _FEW = 3  # checkpoints that get a line each
 class TerminalReporter:
     """Progress bars on `console`; notes are kept for the summary."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(
+        self, console: Console, shorter: str = "; fewer --tokens or a coarser --grid take in proportion"
+    ) -> None:
+        """`shorter` says how to get by with less time."""
+        self._shorter = shorter
         self.notes: list[str] = []
         self._advised = False
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[said]}"),
             console=console,
         )
         self._task: TaskID | None = None
@@ -62,7 +65,7 @@ class TerminalReporter:
     def stage(self, name: str) -> Callable[[int, int], None]:
         """Begin the stage `name`; the function returned takes (done, total)."""
         self._finish_stage()
-        task = self._task = self._progress.add_task(name, total=None, said="")
+        task = self._task = self._progress.add_task(name, total=None)
 
         def update(done: int, total: int) -> None:
             self._progress.update(task, completed=done, total=total)
@@ -71,9 +74,9 @@ class TerminalReporter:
         return update
 
     def say(self, text: str) -> None:
-        """Show `text` beside the bar."""
+        """Show `text` instead of the stage's name."""
         if self._task is not None:
-            self._progress.update(self._task, said=text)
+            self._progress.update(self._task, description=text)
 
     def note(self, text: str) -> None:
         """Keep `text` for the summary."""
@@ -90,8 +93,8 @@ class TerminalReporter:
         if not self._advised and done >= 5 and left is not None and left > _LONG:
             self._advised = True
             self._progress.console.print(
-                f"about {left / 3600:.1f} h to go on this device; fewer --tokens or a coarser --grid take in "
-                "proportion. It can be interrupted: the same command goes on where it stopped.",
+                f"about {left / 3600:.1f} h to go on this device{self._shorter}. It can be interrupted: the same "
+                "command goes on where it stopped.",
                 style="yellow",
             )
 

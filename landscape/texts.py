@@ -12,6 +12,7 @@ Files may be compressed (.gz, .xz). A file with any other ending is read as text
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import lzma
 import zlib
@@ -62,6 +63,25 @@ def display_name(text: str) -> str:
     if Path(text).expanduser().exists() or _looks_local(text):
         return Path(text).name or Path(text).resolve().name
     return ALIASES.get(text, text)
+
+
+def identity(text: str) -> str:
+    """What makes `text` this one: a hash over its files, in order, or the id of a data set.
+
+    Raises:
+        TextError: a file cannot be read.
+    """
+    path = Path(text).expanduser()
+    if not path.exists():
+        return ALIASES.get(text, text)
+    digest = hashlib.sha256()
+    for each in _files_below(path) if path.is_dir() else [path]:
+        try:
+            with open(each, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise TextError(f"text {each.name}: cannot be read ({error})") from error
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _looks_local(text: str) -> bool:

@@ -62,11 +62,16 @@ ALLOWED = {
     "evaluation": {"config", "evaluate", "evaluation_tasks", "inputs", "models", "packed", "quantize"}
     | {"mapped", "references", "reporting", "results", "streaming", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
+    "pretraining": {"config", "models", "references", "reporting", "results", "texts", "training"},
+    "averaging": {"config", "models", "references", "reporting", "training"},
+    "training_table": {"averaging", "pretraining", "terminal"},
+    "__main__": {"cli"},
     "terminal": {"basin", "slices", "viewer"},
     "frontier": {"config", "evaluation", "viewer"},
     "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
-    "cli": {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
+    "cli": {"averaging", "pretraining", "training_table"}
+    | {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
     | {"sharpness", "slices"},

@@ -1,0 +1,62 @@
+"""What the experiments are measured with at each size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from landscape.config import EvaluateConfig
+from landscape.training import recipe
+from landscape.training.recipe import Recipe
+
+HERE = Path(__file__).parent
+_CORPUS = "data/reference/corpus"
+_METHODS = (("gptq-w4", ""), ("gptq-w3", ""), ("rtn-w4", "-asym"))
+
+
+@dataclass(frozen=True)
+class Size:
+    """Seeds, evaluation text and calibration of one size; the recipe lies in recipes/."""
+
+    name: str
+    seeds: tuple[int, ...]
+    text: str
+    calibration: str
+    tokens: int
+    windows: int
+    group: int = 128
+
+    @property
+    def quantizers(self) -> tuple[str, ...]:
+        """GPTQ as in arXiv 2510.06213, and the probe of arXiv 2604.15167."""
+        return tuple(f"{name}-g{self.group}{rest}" for name, rest in _METHODS)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The base recipe, which every experiment changes."""
+        return recipe.read(HERE / "recipes" / f"{self.name}.yaml")
+
+    def evaluation(self, model: str, out: Path) -> EvaluateConfig:
+        """How a checkpoint is measured: always on the same windows."""
+        return EvaluateConfig(
+            model,
+            quant=",".join(self.quantizers),
+            text=self.text,
+            calibration=self.calibration,
+            tokens=self.tokens,
+            calibration_windows=self.windows,
+            seq_len=self.recipe.seq_len,
+            batch_size=32,
+            out=out,
+        )
+
+
+SIZES = {
+    size.name: size
+    for size in (
+        Size("trial", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 1_024, 16, 32),
+        Size("tiny", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 32_768, 256),
+        Size("small", (1, 2), "refinedweb", "c4", 262_144, 256),
+        Size("160m", (100,), "refinedweb", "c4", 600_000, 1024),
+    )
+}

@@ -1,0 +1,5 @@
+"""`python -m landscape`, as torchrun wants it."""
+
+from landscape.cli import main
+
+main()
