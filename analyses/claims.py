@@ -9,7 +9,7 @@ differs between seeds is shown, not modelled: two seeds are too few for that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,7 @@ def flat(measured: Measured, quantizer: str) -> Verdict:
         middle = measured.steps(stable, plan.at(0.3), plan.at(0.65))
         late = measured.steps(stable, plan.at(0.65), plan.at(1.0))
         before, after = (measured.mean_error(stable.name, each, quantizer) for each in (middle, late))
-        end = _end(measured, _cooled(measured, seed, lab.STARTS[-1]), quantizer)
+        end = end_of(measured, _cooled(measured, seed, lab.STARTS[-1]), quantizer)
         contrasts.append(Contrast("drift / rise", seed, Interval.of((after - before) / (end - after))))
     rule = f"mean over the last third against the third before it, within ±{FLAT} of the rise"
     return Verdict(
@@ -79,7 +79,7 @@ def rises(measured: Measured, quantizer: str) -> Verdict:
             name = _cooled(measured, seed, start)
             stable = plan.runs[f"stable-{lab.PEAK:g}-s{seed}"]
             around = measured.steps(stable, plan.at(start - 0.13), plan.at(start + 0.051))
-            rise = _end(measured, name, quantizer) - measured.mean_error(stable.name, around, quantizer)
+            rise = end_of(measured, name, quantizer) - measured.mean_error(stable.name, around, quantizer)
             contrasts.append(Contrast(f"from {start:.0%} of the steps", seed, Interval.of(rise)))
     rule = "ΔQ at the end less the mean of the stable checkpoints around the start, above 0"
     return Verdict("rises in the cooldown", quantizer, rule, tuple(contrasts), judge(contrasts, 0, math.inf))
@@ -91,7 +91,7 @@ def alike(measured: Measured, quantizer: str) -> Verdict:
     for seed in plan.seeds:
         names = [_cooled(measured, seed, start) for start in lab.STARTS[1:]]
         x = np.log([plan.runs[name].steps for name in names])
-        errors = np.array([_end(measured, name, quantizer) for name in names])
+        errors = np.array([end_of(measured, name, quantizer) for name in names])
         y = np.log(np.maximum(errors, 1e-6))  # (budgets, draws)
         slope = (x - x.mean()) @ (y - y.mean(axis=0)) / ((x - x.mean()) ** 2).sum()
         contrasts.append(Contrast("d ln ΔQ / d ln tokens", seed, Interval.of(slope)))
@@ -106,7 +106,9 @@ def ordered(measured: Measured, quantizer: str) -> Verdict:
     plan, contrasts = measured.plan, []
     for lower, higher in zip(lab.PEAKS, lab.PEAKS[1:], strict=False):
         for seed in plan.seeds:
-            ends = [_end(measured, _cooled(measured, seed, 1 - lab.LONG, rate), quantizer) for rate in (lower, higher)]
+            ends = [
+                end_of(measured, _cooled(measured, seed, 1 - lab.LONG, rate), quantizer) for rate in (lower, higher)
+            ]
             contrasts.append(Contrast(f"{higher:g} less {lower:g}", seed, Interval.of(ends[1] - ends[0])))
     rule = "a higher peak rate has a lower ΔQ at the end: differences below 0"
     return Verdict("ordered by peak rate", quantizer, rule, tuple(contrasts), judge(contrasts, -math.inf, 0))
@@ -130,22 +132,11 @@ def averages_win(measured: Measured, quantizer: str) -> Verdict:
     return Verdict("LAWA beats decay", quantizer, rule, contrasts, judge(best, -math.inf, 0), False)
 
 
-CLAIMS: dict[str, tuple[Callable[[Measured, str], Verdict], ...]] = {
-    "A": (flat, rises, alike),
-    "B": (ordered,),
-    "C": (averages_win,),
-}
-
-
-def verdicts(measured: Measured, letters: str, quantizers: Sequence[str]) -> list[Verdict]:
-    """Every claim of these experiments, for every quantizer."""
-    return [claim(measured, each) for letter in letters for claim in CLAIMS.get(letter, ()) for each in quantizers]
-
-
 def _cooled(measured: Measured, seed: int, start: float, peak: float = lab.PEAK) -> str:
     plan = measured.plan
     return f"decay-{peak:g}-s{seed}-from{max(plan.at(start), plan.warmup())}"
 
 
-def _end(measured: Measured, run: str, quantizer: str) -> np.ndarray:
+def end_of(measured: Measured, run: str, quantizer: str) -> np.ndarray:
+    """ΔQ after the last step of a run."""
     return measured.error(run, f"step{measured.plan.runs[run].steps}", quantizer)

@@ -1,6 +1,7 @@
 """The experiments A to H: which runs, and what is measured on them.
 
-The numbers are those of arXiv 2510.06213, whose runs have 190,000 steps, and in F of arXiv 2604.15167 as far as it tells.
+The numbers are those of arXiv 2510.06213, whose runs have 190,000 steps, and in F of arXiv 2604.15167 as far as it
+tells.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ DECAYS = (0.0, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # figure 19
 DECAY_STEPS, DECAY_COOLDOWN = 18_500, 3_500 / 18_500
 COSINE_PEAKS = (6e-4, 3e-3)  # figures 21 and 22
 COSINE_ENDS = tuple(end / PAPER for end in (20_000, 88_000, 156_000, 190_000))
+COSINE: dict[str, Any] = {"schedule.kind": "decay", "schedule.shape": "cosine", "schedule.end": 0.0}
 FORK_PEAK, FORK_ORDERS = 6e-4, (1, 2, 3)  # of Pythia; three seeds an arm
 OLI_PERIOD = 0.125
 RADII = (0.01, 0.05, 0.2)
@@ -64,10 +66,10 @@ def weight_decays(plan: Plan) -> None:
     for seed in plan.seeds:
         for decay in DECAYS:
             scaled = decay * DECAY_STEPS / plan.base.steps
-            adamlh = {"optimizer.kind": "adamlh", "optimizer.weight_decay": scaled}
+            adamlh: dict[str, Any] = {"optimizer.kind": "adamlh", "optimizer.weight_decay": scaled}
             plan.whole(f"adamlh-{decay:g}-s{seed}", seed, PEAK, cooldown=DECAY_COOLDOWN, **adamlh)
         for peak, decay in ((1e-2, 0.03), (1e-3, 0.3)):
-            adamw = {"optimizer.weight_decay": decay}
+            adamw: dict[str, Any] = {"optimizer.weight_decay": decay}
             plan.whole(f"adamw-{peak:g}-{decay:g}-s{seed}", seed, peak, cooldown=DECAY_COOLDOWN, **adamw)
 
 
@@ -77,22 +79,16 @@ def cosines(plan: Plan) -> None:
     for seed in plan.seeds:
         for peak in COSINE_PEAKS:
             for end in COSINE_ENDS:
-                plan.whole(
-                    f"cosine-{peak:g}-s{seed}-to{plan.at(end)}",
-                    seed,
-                    peak,
-                    steps=plan.at(end),
-                    **{"schedule.kind": "decay", "schedule.shape": "cosine", "schedule.end": 0.0},
-                )
+                plan.whole(f"cosine-{peak:g}-s{seed}-to{plan.at(end)}", seed, peak, steps=plan.at(end), **COSINE)
 
 
 def forks(plan: Plan) -> None:
-    """F. From the middle of a cosine run: its own continuation, warm restarts, OLI, each on three orders of the data."""
+    """F. From the middle of a cosine run: its continuation, warm restarts and OLI, each on three orders of the data."""
     begin, seed = plan.at(0.5), plan.seeds[0]
-    cosine = {"schedule.kind": "decay", "schedule.shape": "cosine", "schedule.end": 0.1}
+    cosine: dict[str, Any] = {**COSINE, "schedule.end": 0.1}
     trunk = plan.whole(f"trunk-s{seed}", seed, FORK_PEAK, states=frozenset({begin}), **cosine)
     middle = 0.1 + 0.9 / 2  # of the peak: where the trunk's rate is
-    own = {"counted_from": "fork", "schedule.warmup": 0, "optimizer.peak": FORK_PEAK * middle}
+    own: dict[str, Any] = {"counted_from": "fork", "schedule.warmup": 0, "optimizer.peak": FORK_PEAK * middle}
     arms: dict[str, dict[str, Any]] = {
         "cosine": {**cosine, "optimizer.peak": FORK_PEAK},
         "sgdr": {"schedule.kind": "sgdr", "schedule.period": 0.25, "schedule.end": 0.1, **own},
@@ -110,9 +106,9 @@ def corrected(plan: Plan) -> None:
     """G. AdamC beside AdamW, with WSD and with cosine."""
     for seed in plan.seeds:
         for kind in ("adamw", "adamc"):
-            plan.whole(f"{kind}-wsd-s{seed}", seed, PEAK, **{"optimizer.kind": kind})
-            cosine = {"schedule.kind": "decay", "schedule.shape": "cosine", "schedule.end": 0.0}
-            plan.whole(f"{kind}-cosine-s{seed}", seed, PEAK, **{"optimizer.kind": kind}, **cosine)
+            own: dict[str, Any] = {"optimizer.kind": kind}
+            plan.whole(f"{kind}-wsd-s{seed}", seed, PEAK, **own)
+            plan.whole(f"{kind}-cosine-s{seed}", seed, PEAK, **COSINE, **own)
 
 
 def sharpness_aware(plan: Plan) -> None:

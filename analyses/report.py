@@ -11,7 +11,8 @@ from rich.console import Console
 
 from analyses import experiments as lab
 from analyses import figures
-from analyses.claims import Contrast, Verdict, verdicts
+from analyses.claims import Contrast, Verdict
+from analyses.differences import verdicts
 from analyses.measured import Interval, Measured
 from analyses.plan import Plan
 from analyses.sizes import Size

@@ -97,7 +97,7 @@ def main() -> None:
     best = peak(args.device, args.precision)
     for size in args.sizes:
         recipe = find(SIZES[size])[0].changed(
-            ["text=none", f"precision={args.precision}", f"steps={args.steps}", "every=0", "order=drawn", "log_every=10"]
+            [f"precision={args.precision}", f"steps={args.steps}", "every=0", "order=drawn", "log_every=10"]
         )
         tokenizer = load_tokenizer(resolve(str(REFERENCE)))
         ids = np.random.default_rng(0).integers(len(tokenizer), size=1 << 20).astype(np.uint16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import shutil
@@ -366,7 +365,6 @@ class Reads(list[str]):
     def __call__(self, checkpoint, **options) -> torch.nn.Module:
         self.append(checkpoint.revision)
         model = load_model(checkpoint, **options)
-        gc.collect()
         self.alive = [other for other in self.alive if other() is not None] + [weakref.ref(model)]
         self.most = max(self.most, len(self.alive))
         return model
@@ -420,7 +418,8 @@ def test_an_interrupted_run_of_averages_is_whole(trained: Path, out: Path, monke
 
     def stop(folder, *rest):
         if written:
-            (out.parent / ".out.partial").mkdir()  # as a killed process leaves it
+            (out.parent / ".out.partial").mkdir()
+            (out.parent / ".out.partial" / "half").write_text("as a killed process leaves it")
             raise KeyboardInterrupt
         written.append(folder)
         write(folder, *rest)
@@ -433,6 +432,7 @@ def test_an_interrupted_run_of_averages_is_whole(trained: Path, out: Path, monke
     made = average(trained, out=out, window=5, along=True)
     assert [one.made for one in made] == [False, True]
     assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+    assert not (out / "step60" / "half").exists()
 
 
 def test_nothing_is_left_of_an_average_that_failed(trained: Path, out: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from landscape.config import TrainConfig
 from landscape.errors import LandscapeError, StoreError, TrainingError
@@ -104,7 +104,8 @@ def test_the_log_has_the_schedule_and_the_tokens(place: Path):
     assert rates[6] == rates[15] == pytest.approx(1e-2)
     assert rates[24] == pytest.approx(1e-2 / 8)
     assert rows[-1]["loss"] < rows[0]["loss"] - 0.5
-    norm = sum(float(p.detach().double().pow(2).sum()) for p in load_model(resolve(str(place / "whole"))).parameters()) ** 0.5
+    model = load_model(resolve(str(place / "whole")))
+    norm = sum(float(p.detach().double().pow(2).sum()) for p in model.parameters()) ** 0.5
     assert rows[-1]["weight_norm"] == pytest.approx(norm, rel=1e-9)
 
 
@@ -196,7 +197,8 @@ def test_killed_and_resumed_a_run_ends_with_the_same_bits(place: Path, at: int):
         "from landscape.cli import main\n"
         "main()\n"
     )
-    killed = subprocess.run([sys.executable, "-c", halting, *command[3:]], env=threads, capture_output=True, timeout=120)
+    command = [sys.executable, "-c", halting, *command[3:]]
+    killed = subprocess.run(command, env=threads, capture_output=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     run, whole = Run(place / name), Run(place / "whole")
     assert run.state.exists()

@@ -38,7 +38,9 @@ class TrainConfig:
         None, "Windows per forward pass, where memory does not hold the batch; gradients are accumulated."
     )
     compile: bool = option(False, "Compile the model (torch.compile): a minute at the start, faster steps.")
-    save_seconds: float = option(120.0, "At most this much is lost when the run is killed (more where writing takes long); 0: nothing.")
+    save_seconds: float = option(
+        120.0, "At most this much is lost when the run is killed (more where writing takes long); 0 for nothing."
+    )
     tracker: Literal["wandb", "trackio"] | None = option(None, "Send the log there too.")
     overwrite: bool = option(False, "Begin anew where a run of another recipe lies.")
     remote_code: bool = option(False, "Run Python code that comes with a model the recipe names.")

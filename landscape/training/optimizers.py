@@ -120,8 +120,7 @@ def build(model: Any, settings: Mapping[str, Any]) -> Updater:
             own["adjust_lr_fn"] = "match_rms_adamw"  # one rate serves both
             groups = _groups([parameter for parameter in trainable if parameter in matrices], decay)
             parts.append(torch.optim.Muon(groups, lr=peak, **own))  # type: ignore[no-untyped-call]
-    rule = DECAYS.get(kind, lambda decay, rate, peak: decay)
-    return Updater(parts, lambda rate: rule(decay, rate, peak))
+    return Updater(parts, lambda rate: DECAYS[kind](decay, rate, peak) if kind in DECAYS else decay)
 
 
 @contextmanager

@@ -149,13 +149,13 @@ class Recipe:
     def changed(self, changes: Sequence[str]) -> Recipe:
         """With fields replaced as on a command line: `seed=2`, `optimizer.peak=1e-3`, values in YAML.
 
-        A new `kind` begins without the settings of the old one, but for the peak rate.
+        A new `kind` begins without the settings of the old one, but for the peak rate; kinds are therefore set first.
 
         Raises:
             OptionError: not of this form, or no such field.
         """
         content = to_dict(self)
-        for change in changes:
+        for change in sorted(changes, key=lambda each: not each.partition("=")[0].endswith(".kind")):
             path, equals, text = change.partition("=")
             if not equals or not path:
                 raise OptionError(f"{change}: expected FIELD=VALUE, such as seed=2 or optimizer.peak=1e-3")

@@ -18,11 +18,11 @@ from landscape.errors import OptionError
 
 Schedule = Callable[[int, int], float]  # (update, updates in all) → share of the peak rate
 
-# from 1 to 0 over a progress from 0 to 1
+# from 1 to 0 as what is left of a decay goes from 1 to 0
 SHAPES: dict[str, Callable[[float], float]] = {
-    "linear": lambda p: 1 - p,
-    "sqrt": lambda p: 1 - math.sqrt(p),
-    "cosine": lambda p: (1 + math.cos(math.pi * p)) / 2,
+    "linear": lambda left: left,
+    "sqrt": lambda left: 1 - math.sqrt(1 - left),
+    "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
 }
 
 
@@ -35,7 +35,7 @@ def constant(step: int, steps: int, warmup: float = 0.01) -> float:
 def decay(step: int, steps: int, warmup: float = 0.01, shape: str = "cosine", end: float = 0.1) -> float:
     """From the peak to `end` of it, over all that follows the warm-up."""
     after, left = _after_warmup(step, steps, warmup)
-    return constant(step, steps, warmup) if after < 0 else _between(end, shape, after / left)
+    return constant(step, steps, warmup) if after < 0 else _between(end, shape, (left - after) / left)
 
 
 def wsd(
@@ -44,7 +44,7 @@ def wsd(
     """Warm-up, the peak rate, and over the last `cooldown` a decay to `end` (arXiv 2405.18392; arXiv 2510.06213)."""
     length = updates(cooldown, steps)
     begun = step - (steps - length)
-    return constant(step, steps, warmup) * (_between(end, shape, begun / length) if begun > 0 else 1.0)
+    return constant(step, steps, warmup) * (_between(end, shape, (length - begun) / length) if begun > 0 else 1.0)
 
 
 def sgdr(
@@ -63,7 +63,7 @@ def sgdr(
     place, length = float(after), float(updates(period, left))
     while place >= length:
         place, length = place - length, length * growth
-    return _between(end, shape, place / length)
+    return _between(end, shape, (length - place) / length)
 
 
 def oli(
@@ -149,5 +149,5 @@ def _after_warmup(step: int, steps: int, warmup: float) -> tuple[int, int]:
     return step - length, steps - length
 
 
-def _between(end: float, shape: str, progress: float) -> float:
-    return end + (1 - end) * SHAPES[shape](progress)
+def _between(end: float, shape: str, left: float) -> float:
+    return end + (1 - end) * SHAPES[shape](left)
