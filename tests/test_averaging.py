@@ -16,8 +16,8 @@ from conftest import VOCABULARY, build
 from hub import commit
 from safetensors.torch import load_file
 
-from landscape import averaging
-from landscape.averaging import RECIPE, Averaged, average_checkpoints
+from landscape.averaging import Averaged, average_checkpoints, job, reader
+from landscape.averaging.folders import RECIPE
 from landscape.config import AverageConfig
 from landscape.errors import LandscapeError, ModelError, StoreError
 from landscape.files import lock
@@ -373,7 +373,7 @@ class Reads(list[str]):
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     counted = Reads()
-    monkeypatch.setattr(averaging, "load_model", counted)
+    monkeypatch.setattr(reader, "load_model", counted)
     return counted
 
 
@@ -385,7 +385,7 @@ def test_along_reads_each_checkpoint_once(trained: Path, tmp_path: Path, reads, 
     assert sorted(reads) == [f"step{step}" for step in STEPS]
     assert reads.most <= most + 1  # what the next averages need, and the model that was just written
     reads.clear()
-    monkeypatch.setattr(averaging, "available", lambda device: 0)
+    monkeypatch.setattr(reader, "available", lambda device: 0)
     scarce = average(trained, out=tmp_path / "scarce", along=True, **options)
     assert len(reads) > len(STEPS) or options.get("kind") == "ema"
     assert all(same_bits(tmp_path / "ample" / one.folder.name, one.folder) for one in scarce)
@@ -414,7 +414,7 @@ def test_along_goes_on_where_it_was(trained: Path, tmp_path: Path, reads, option
 
 
 def test_an_interrupted_run_of_averages_is_whole(trained: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
-    write, written = averaging._write, []
+    write, written = job._write, []
 
     def stop(folder, *rest):
         if written:
@@ -424,11 +424,11 @@ def test_an_interrupted_run_of_averages_is_whole(trained: Path, out: Path, monke
         written.append(folder)
         write(folder, *rest)
 
-    monkeypatch.setattr(averaging, "_write", stop)
+    monkeypatch.setattr(job, "_write", stop)
     with pytest.raises(KeyboardInterrupt):
         average(trained, out=out, window=5, along=True)
     assert [path.name for path in out.iterdir()] == ["step50"] and resolve(str(out)).step == 50
-    monkeypatch.setattr(averaging, "_write", write)
+    monkeypatch.setattr(job, "_write", write)
     made = average(trained, out=out, window=5, along=True)
     assert [one.made for one in made] == [False, True]
     assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
@@ -439,7 +439,7 @@ def test_nothing_is_left_of_an_average_that_failed(trained: Path, out: Path, mon
     def fail(folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(averaging, "versions", lambda: fail(out))
+    monkeypatch.setattr(job, "versions", lambda: fail(out))
     assert "the disk is full" in refusal(trained, out=out / "below")
     assert list(out.parent.iterdir()) == []
 
@@ -498,7 +498,7 @@ def test_models_whose_weights_are_packed(trained: Path, out: Path, monkeypatch: 
         model.config.quantization_config = {"quant_method": "gptq"}
         return model
 
-    monkeypatch.setattr(averaging, "load_model", load)
+    monkeypatch.setattr(reader, "load_model", load)
     assert "packed by a quantizer; expected weights in floating point" in refusal(trained, out=out)
 
 
