@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--experiments", default="ABC", help=f"some of {''.join(EXPERIMENTS)}")
     parser.add_argument("--out", type=Path, default=None, help="default: runs/lab-SIZE")
     parser.add_argument("--jobs", type=int, default=None, help="runs at a time; default: 1 on a GPU, else one a core")
+    parser.add_argument("--results", type=Path, default=Path(), help="where docs/lab.md, data/lab and figures/ lie")
     args = parser.parse_args()
     unknown = [letter for letter in args.experiments if letter not in EXPERIMENTS]
     if unknown:
@@ -105,7 +106,7 @@ def main() -> None:
     jobs = args.jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     plan = planned(size.recipe, args.experiments, size.seeds)
     go(plan, size.name, args.experiments, folder, jobs)
-    report.write(plan, size, args.experiments, folder, Console())
+    report.write(plan, size, args.experiments, folder, Console(), args.results)
 
 
 if __name__ == "__main__":

@@ -19,24 +19,22 @@ from analyses.sizes import Size
 from landscape.files import write_whole
 from landscape.training.run import Run
 
-PAGE = Path("docs/lab.md")
 
-
-def write(plan: Plan, size: Size, letters: str, folder: Path, console: Console, page: Path = PAGE) -> None:
-    """Judge, draw, and put what came out into the part of `page` that belongs to this size."""
+def write(plan: Plan, size: Size, letters: str, folder: Path, console: Console, root: Path = Path()) -> None:
+    """Judge, draw, and put what came out into the part of docs/lab.md, below `root`, that belongs to this size."""
     measured = Measured(plan, folder)
     found = verdicts(measured, letters, size.quantizers)
     for each in found:
         console.print(f"[bold]{each.says:<14}[/] {each.claim}, {each.quantizer}", highlight=False)
-    table = Path("data/lab") / f"{size.name}.csv"
+    page, table = root / "docs" / "lab.md", root / "data" / "lab" / f"{size.name}.csv"
     write_whole(table, measured.table().encode())
-    drawn = figures.draw(measured, letters, size.quantizers, Path("figures"), size.name)
+    drawn = figures.draw(measured, letters, size.quantizers, root / "figures", size.name)
     text = "\n\n".join(
         [
             _about(plan, size, folder),
             _still_falling(measured),
             _verdicts(found),
-            *(f"![{path.stem}](../{path.as_posix()})" for path in drawn),
+            *(f"![{path.stem}](../figures/{path.name})" for path in drawn),
             _ends(measured, size.quantizers),
             _contrasts(found),
         ]

@@ -6,7 +6,8 @@
 'float32'
 
 `ls.render_slice(config)` makes the slice, `ls.measure_sharpness(ls.SharpnessConfig(…))` measures curvature,
-`ls.evaluate_model(ls.EvaluateConfig(…))` what quantizers cost; `ls.quantize_model(ls.QuantizeConfig(…))` keeps Θ̂.
+`ls.evaluate_model(ls.EvaluateConfig(…))` what quantizers cost; `ls.quantize_model(ls.QuantizeConfig(…))` keeps Θ̂;
+`ls.train_model(ls.TrainConfig(…))` trains a recipe, `ls.average_checkpoints(ls.AverageConfig(…))` averages a run.
 `ls.read_slice(path)`, `ls.read_sharpness(path)` and `ls.read_evaluation(path)` open what is stored;
 `landscape.curvature` and `landscape.quantize` have the engines. Names load when first used, so that importing the
 package does not import torch.
@@ -18,8 +19,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from landscape.averaging import Averaged, average_checkpoints
     from landscape.basin import SliceResult, render_slice
-    from landscape.config import EvaluateConfig, QuantizeConfig, SharpnessConfig, SliceConfig
+    from landscape.config import (
+        AverageConfig,
+        EvaluateConfig,
+        QuantizeConfig,
+        SharpnessConfig,
+        SliceConfig,
+        TrainConfig,
+    )
     from landscape.curvature.store import StoredSharpness
     from landscape.curvature.store import read as read_sharpness
     from landscape.errors import LandscapeError
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from landscape.evaluation import read as read_evaluation
     from landscape.models import load_model, load_tokenizer
     from landscape.objective import Objective, TokenCrossEntropy, mean
+    from landscape.pretraining import Trained, train_model
     from landscape.quantizing import Quantized, quantize_model
     from landscape.references import Checkpoint, resolve
     from landscape.sharpness import SharpnessResult, measure_sharpness
@@ -35,6 +45,8 @@ if TYPE_CHECKING:
     from landscape.weights import Weights
 
 _HOME = {
+    "AverageConfig": "config",
+    "Averaged": "averaging",
     "Checkpoint": "references",
     "EvaluateConfig": "config",
     "Evaluated": "evaluation",
@@ -50,7 +62,10 @@ _HOME = {
     "StoredSharpness": "curvature.store",
     "StoredSlice": "slices",
     "TokenCrossEntropy": "objective",
+    "TrainConfig": "config",
+    "Trained": "pretraining",
     "Weights": "weights",
+    "average_checkpoints": "averaging",
     "evaluate_model": "evaluation",
     "load_model": "models",
     "load_tokenizer": "models",
@@ -63,10 +78,13 @@ _HOME = {
     "render_slice": "basin",
     "resolve": "references",
     "span": "slices",
+    "train_model": "pretraining",
 }
 _ELSEWHERE = {"read_evaluation": "read", "read_sharpness": "read", "read_slice": "read"}
 
 __all__ = [
+    "AverageConfig",
+    "Averaged",
     "Checkpoint",
     "EvaluateConfig",
     "Evaluated",
@@ -82,7 +100,10 @@ __all__ = [
     "StoredSharpness",
     "StoredSlice",
     "TokenCrossEntropy",
+    "TrainConfig",
+    "Trained",
     "Weights",
+    "average_checkpoints",
     "evaluate_model",
     "load_model",
     "load_tokenizer",
@@ -95,6 +116,7 @@ __all__ = [
     "render_slice",
     "resolve",
     "span",
+    "train_model",
 ]
 
 

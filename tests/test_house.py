@@ -73,7 +73,8 @@ ALLOWED = {
     "cli": {"averaging", "pretraining", "training_table"}
     | {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
-    "__init__": {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
+    "__init__": {"averaging", "pretraining"}
+    | {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
     | {"sharpness", "slices"},
 }
 

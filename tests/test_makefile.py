@@ -56,3 +56,30 @@ def test_every_name_is_an_option(target: str, command: str):
         option = "--" + name.lower().replace("_", "-")
         assert f"{option} 'v*{name}'" in line
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option
+
+
+def test_training_targets_pass_their_names_on():
+    assert "landscape train 'analyses/recipes/tiny.yaml'" in make("train").stdout
+    made = make("train", "RECIPE=r.yaml", "CHANGES=seed=2 steps=5", "FORK=runs/a@3", "OUT=runs/b").stdout
+    assert "landscape train 'r.yaml' seed=2 steps=5 --fork 'runs/a@3' --out 'runs/b'" in " ".join(made.split())
+    assert "torchrun --nproc-per-node 2 -m landscape train" in make("train", "NPROC=2").stdout
+    made = make("average", "RUN=runs/a", "WINDOW=5", "EVERY=10").stdout
+    assert "landscape average 'runs/a' --window '5' --every '10' --out 'runs/a-lawa'" in " ".join(made.split())
+    assert "-m analyses.lab 'small' --experiments 'AB'" in make("lab", "SIZE=small", "EXPERIMENTS=AB").stdout
+    assert make("lab", "SEED=1").returncode == 2
+
+
+@pytest.mark.parametrize("target", ["train", "average"])
+def test_every_name_of_a_training_target_is_an_option(target: str):
+    takes = re.search(rf"^{target}_takes := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert takes is not None
+    explained = subprocess.run(
+        [Path(sys.executable).with_name("landscape"), target, "--help"],
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    for name in set(takes[1].split()) - {"RECIPE", "CHANGES", "NPROC", "RUN"}:
+        option = "--" + name.lower().replace("_", "-")
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option
