@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import filelock
 
-from landscape.errors import StoreError
+from landscape.errors import LandscapeError, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -66,12 +68,16 @@ def disk_errors(path: Path, option: str = "--out") -> Iterator[None]:
     """Turn the system's refusals to write into one line about `path`."""
     try:
         yield
-    except OSError as error:
+    except LandscapeError:
+        raise
+    except Exception as error:  # HDF5, safetensors and tokenizers tell the system's number in words
         text = str(error)
-        if error.errno in _FULL or any(f"errno = {code}," in text for code in _FULL):
+        told = re.search(r"errno = (\d+),|\(os error (\d+)\)", text)
+        code = error.errno if isinstance(error, OSError) and error.errno else int(told[1] or told[2]) if told else 0
+        if code in _FULL:
             raise StoreError(f"{path}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (*_REFUSED, *_TAKEN):
+        if code in (*_REFUSED, *_TAKEN):
             raise StoreError(
-                f"{path}: cannot be written ({error.strerror}); name another place with {option}"
+                f"{path}: cannot be written ({os.strerror(code)}); name another place with {option}"
             ) from error
         raise

@@ -86,7 +86,9 @@ def find(name: str) -> tuple[Recipe, str]:
 def presets() -> dict[str, str]:
     """Recipes that come with the package, and the first line of each."""
     files = sorted((each for each in PRESETS.iterdir() if each.name.endswith(".yaml")), key=lambda each: each.name)
-    return {each.name.removesuffix(".yaml"): each.read_text().splitlines()[0].lstrip("# ") for each in files}
+    return {
+        each.name.removesuffix(".yaml"): each.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for each in files
+    }
 
 
 def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: Reporter) -> Trained:
@@ -199,7 +201,9 @@ def build_model(recipe: Recipe, tokenizer: Any, remote_code: bool = False) -> An
     except LandscapeError:
         raise
     except Exception as error:  # transformers raises many kinds; each means that this configuration makes no model
-        raise TrainingError(f"recipe: model={dict(recipe.model)}; no model ({models.first_line(error)})") from error
+        raise TrainingError(
+            f"recipe: model={dict(recipe.model)}; no model ({' '.join(str(error).split())[:300]})"
+        ) from error
     context = getattr(configuration, "max_position_embeddings", recipe.seq_len)
     if recipe.seq_len > context:
         raise TrainingError(f"recipe: seq_len={recipe.seq_len}; expected at most the {context} tokens of the model")
@@ -208,7 +212,21 @@ def build_model(recipe: Recipe, tokenizer: Any, remote_code: bool = False) -> An
             f"recipe: a tokenizer of {len(tokenizer)} tokens for a model of {models.vocabulary_size(model)}; "
             "raise model.vocab_size"
         )
+    _require_causal(model, recipe)
     return model
+
+
+def _require_causal(model: Any, recipe: Recipe) -> None:
+    """Raise `TrainingError` where a token's prediction depends on that token: transformers loads such models too."""
+    ids = torch.arange(8)[None] % models.vocabulary_size(model)
+    other = ids.clone()
+    other[0, -1] = 0
+    with torch.no_grad():
+        before, after = (model.eval()(input_ids=each, use_cache=False).logits[0, :-1] for each in (ids, other))
+    if not torch.allclose(before, after, rtol=1e-3, atol=1e-5):
+        raise TrainingError(
+            f"recipe: model={dict(recipe.model)}; it sees the tokens it predicts, expected a causal language model"
+        )
 
 
 def _tokens(config: TrainConfig, recipe: Recipe, reporter: Reporter) -> tuple[data.TokenFile, Any]:

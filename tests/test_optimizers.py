@@ -68,6 +68,7 @@ def test_adam_shrinks_the_matrices_by_its_own_rule_and_then_takes_adams_step(kin
     model = double()
     settings = {"kind": kind, "peak": PEAK, "weight_decay": DECAY, "betas": [0.8, 0.9], "eps": 1e-4, "fused": fused}
     updater = build(model, settings)
+    assert [part.defaults["fused"] for part in updater.parts] == [True if fused else None]
     weights = {name: each.numpy() for name, each in copied(model).items()}
     first = {name: np.zeros_like(each) for name, each in weights.items()}
     second = {name: np.zeros_like(each) for name, each in weights.items()}

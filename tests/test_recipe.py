@@ -282,6 +282,10 @@ class TestFingerprint:
         one, two = (made(model={"type": "gpt_neox", "a": {"b": b}}).fingerprint for b in (1, 2))
         assert one != two
 
+    def test_labels_by_number_are_no_hindrance(self, tmp_path: Path):
+        recipe = made(model={"type": "gpt_neox", "id2label": {0: "a", "b": 1}})
+        assert read(written(tmp_path, to_yaml(recipe))).fingerprint == recipe.fingerprint != made().fingerprint
+
     def test_equal_recipes_have_equal_ones(self):
         for one, two in [({"clip": 1}, {"clip": 1.0}), ({"keep": [1, 2]}, {"keep": [1.0, 2.0]})]:
             assert made(**one) == made(**two)

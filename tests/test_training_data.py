@@ -111,6 +111,15 @@ class TestTokens:
         again = AutoTokenizer.from_pretrained(tmp_path / "t")
         assert by_hand(DOCUMENTS, again) == by_hand(DOCUMENTS, tokenizer)
 
+    def test_a_tokenizer_that_begins_every_text_with_a_token_does_not_here(self, tmp_path: Path):
+        from tokenizers.processors import TemplateProcessing
+
+        tokenizer = words(10)
+        begin = TemplateProcessing(single="w9 $A", special_tokens=[("w9", 9)])
+        tokenizer.backend_tokenizer.post_processor = begin
+        assert tokenizer.encode("w2 w3") == [9, 2, 3]
+        assert write_tokens(tmp_path / "t", ["w2 w3", "w4"], tokenizer, {}).ids.tolist() == [2, 3, 0, 4, 0]
+
     def test_no_end_of_text_token_to_separate_with(self, tmp_path: Path):
         tokenizer = words(10)
         tokenizer.eos_token = None

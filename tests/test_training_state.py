@@ -179,6 +179,21 @@ class TestFile:
     def test_nothing_else_is_left_beside_it(self, saved: Path):
         assert [path.name for path in saved.parent.iterdir()] == [state.STATE]
 
+    def test_who_reads_the_old_one_while_a_new_one_is_written_reads_it_whole(self, saved: Path):
+        before = saved.read_bytes()
+        model = model_of("gpt_neox", seed=1)
+        with open(saved, "rb") as reader:
+            state.save(saved, model, build(model, OPTIMIZERS["sgd"]), {})
+            assert reader.read() == before
+        assert saved.read_bytes() != before
+
+    def test_a_place_that_is_taken_is_one_line_and_nothing_is_left(self, tmp_path: Path):
+        (tmp_path / state.STATE).mkdir()
+        model = model_of("gpt_neox")
+        with pytest.raises(StoreError, match=r"state\.safetensors: cannot be written \(Is a directory\)"):
+            state.save(tmp_path / state.STATE, model, build(model, OPTIMIZERS["sgd"]), {})
+        assert [path.name for path in tmp_path.iterdir()] == [state.STATE]
+
     def test_what_cannot_be_saved_leaves_the_old_one(self, saved: Path):
         before = saved.read_bytes()
         model = model_of("gpt_neox", seed=1)

@@ -30,6 +30,7 @@ from landscape.files import disk_errors, write_whole
 FACTS, IDS = "facts.json", "ids.bin"
 END = "<|endoftext|>"
 _DOCUMENTS = 256  # tokenized at a time
+_CHARACTERS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def open_tokens(folder: Path) -> TokenFile | None:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         ids = np.memmap(folder / IDS, dtype=facts["dtype"], mode="r")
         return TokenFile(ids, facts["fingerprint"], folder, facts["documents"]) if len(ids) == facts["tokens"] else None
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -96,6 +97,7 @@ def write_tokens(
                 if limit is not None and tokens >= limit:
                     break
     if not tokens:
+        shutil.rmtree(folder)
         raise TextError("the text to train on is empty: give one with documents in it")
     about = facts | {"dtype": dtype.str, "tokens": tokens, "documents": read, "fingerprint": digest.hexdigest()}
     write_whole(folder / FACTS, json.dumps(about, indent=1).encode())
@@ -105,7 +107,10 @@ def write_tokens(
 
 
 def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
-    """A byte-level byte-pair tokenizer of `vocabulary` tokens, like Pythia's but smaller. Deterministic."""
+    """A byte-level byte-pair tokenizer of `vocabulary` tokens, like Pythia's but smaller. Deterministic.
+
+    It sees the first hundred million characters: a few thousand merges do not need more, and a text may be endless.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -116,7 +121,7 @@ def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer.train_from_iterator(_first(documents, _CHARACTERS), trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, bos_token=END, unk_token=END)
 
 
@@ -155,6 +160,14 @@ class Order:
     def _shuffled(self, epoch: int) -> np.ndarray:
         random = np.random.default_rng([self.seed, epoch])
         return random.integers(self.seq_len) + self.seq_len * random.permutation(self.windows)
+
+
+def _first(documents: Iterable[str], characters: int) -> Iterator[str]:
+    for document in documents:
+        yield document
+        characters -= len(document)
+        if characters <= 0:
+            return
 
 
 def _blocks(documents: Iterable[str]) -> Iterator[list[str]]:

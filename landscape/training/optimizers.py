@@ -6,12 +6,14 @@ With λ the decay, η the rate of a step and η_max the peak rate, a step begins
     adamlh  ηλ/η_max    (decoupled from the peak rate)
     adamc   η²λ/η_max   (arXiv 2506.02285)
 
-so that the last two are AdamW with a decay of λ/η_max and of λη/η_max. Matrices decay; norms and biases never do.
+so that the last two are AdamW with a decay of λ/η_max and of λη/η_max. SGD adds λΘ to the gradient, as torch has it,
+so that its decay goes through the momentum. Matrices decay; norms and biases never do.
 Defaults are those of arXiv 2510.06213.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
         OptionError: no such kind, or a setting that it does not have, or a value that cannot be.
     """
     kind = settings["kind"]
-    if kind not in SETTINGS:
+    if not isinstance(kind, str) or kind not in SETTINGS:
         raise OptionError(f"optimizer {kind}: expected one of {', '.join(SETTINGS)}")
     for name, value in settings.items():
         if name == "kind":
@@ -49,7 +51,10 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionError(f"optimizer {kind}: has no {name}; expected some of {', '.join(SETTINGS[kind])}")
         if not _fits(name, value):
             raise OptionError(f"optimizer {kind}: {name}={value}; expected {_EXPECTED.get(name, 'a number above 0')}")
-    return SETTINGS[kind] | dict(settings)
+    chosen = SETTINGS[kind] | dict(settings)
+    if chosen.get("nesterov") and not chosen["momentum"]:
+        raise OptionError(f"optimizer {kind}: momentum={chosen['momentum']}; expected one above 0 with nesterov")
+    return chosen
 
 
 _EXPECTED = {
@@ -70,7 +75,7 @@ def _fits(name: str, value: Any) -> bool:
         return False
     if name == "momentum":
         return 0 <= value < 1
-    return (value >= 0 if name == "weight_decay" else value > 0) and value < float("inf")
+    return (value >= 0 if name == "weight_decay" else value > 0) and value <= sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def build(model: Any, settings: Mapping[str, Any]) -> Updater:
     else:
         matrices = _hidden_matrices(model) if kind == "muon" else set()
         rest = [parameter for parameter in trainable if parameter not in matrices]
-        adam: dict[str, Any] = {"betas": tuple(chosen["betas"]), "eps": float(chosen["eps"])}
+        adam: dict[str, Any] = {"betas": tuple(map(float, chosen["betas"])), "eps": float(chosen["eps"])}
         if chosen["fused"]:  # where it is false, torch chooses
             adam["fused"] = True
         parts = [torch.optim.AdamW(_groups(rest, decay), lr=peak, **adam)]
@@ -157,6 +162,9 @@ def _groups(parameters: list[Any], decay: float) -> list[dict[str, Any]]:
 
 
 def _hidden_matrices(model: Any) -> set[Any]:
-    """Matrices between the embedding and the head: what Muon is for."""
-    ends = {id(end.weight) for end in (model.get_input_embeddings(), model.get_output_embeddings()) if end is not None}
+    """Matrices between the embeddings (of tokens and of places) and the head: what Muon is for."""
+    from torch import nn
+
+    head = model.get_output_embeddings()
+    ends = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding) or each is head}
     return {p for p in model.parameters() if p.requires_grad and p.ndim == 2 and id(p) not in ends}

@@ -16,7 +16,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import math
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -97,12 +98,18 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, Mapping) or not any(key in value for key in _NEEDED[name]):
                 raise OptionError(f"recipe: {name}={value}; expected a mapping with {' or '.join(_NEEDED[name])}")
+            self._check(name, all(isinstance(key, str) for key in value), "words for the names of its fields")
+        self._check("text", _word(self.text), "a file, a directory or a data set's id")
+        self._check("tokenizer", self.tokenizer is None or _word(self.tokenizer), "a model reference, or null")
+        self._check("attention", _word(self.attention), "the name of a kernel, such as sdpa or eager")
+        self._check("separate", isinstance(self.separate, bool), "true or false")
         for name, least in (("steps", 1), ("batch_size", 1), ("seq_len", 2), ("vocabulary", 257)):
             self._check(name, _whole(getattr(self, name)) and getattr(self, name) >= least, f"a whole number ≥ {least}")
-        for name in ("tokens", "data_seed"):
-            value = getattr(self, name)
-            self._check(name, value is None or (_whole(value) and value >= 0), "a whole number, or null")
-        self._check("seed", _whole(self.seed), "a whole number")
+        some = self.tokens is None or (_whole(self.tokens) and self.tokens >= 1)
+        self._check("tokens", some, "a whole number ≥ 1, or null")
+        self._check("seed", _seed(self.seed), "a whole number from 0 to below 2⁶³")
+        own = self.data_seed is None or _seed(self.data_seed)
+        self._check("data_seed", own, "a whole number from 0 to below 2⁶³, or null")
         for name in ("clip", "sam", "every", "log_every"):
             self._check(name, _number(getattr(self, name)) and getattr(self, name) >= 0, "a number of at least 0")
         for name, known in _WORDS.items():
@@ -143,19 +150,20 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over all fields but `text`, whose content has a fingerprint of its own."""
-        own = {name: value for name, value in asdict(self).items() if name != "text"}
+        own = {name: _canonical(value) for name, value in asdict(self).items() if name != "text"}
         return hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()
 
     def changed(self, changes: Sequence[str]) -> Recipe:
         """With fields replaced as on a command line: `seed=2`, `optimizer.peak=1e-3`, values in YAML.
 
-        A new `kind` begins without the settings of the old one, but for the peak rate; kinds are therefore set first.
+        A new `kind`, `type` or `like` begins without the settings of the old one, but for the peak rate; whole mappings
+        and then these are therefore set first.
 
         Raises:
             OptionError: not of this form, or no such field.
         """
         content = to_dict(self)
-        for change in sorted(changes, key=lambda each: not each.partition("=")[0].endswith(".kind")):
+        for change in sorted(changes, key=_rank):
             path, equals, text = change.partition("=")
             if not equals or not path:
                 raise OptionError(f"{change}: expected FIELD=VALUE, such as seed=2 or optimizer.peak=1e-3")
@@ -166,7 +174,7 @@ class Recipe:
                     raise OptionError(f"{change}: {name} has no fields; expected FIELD=VALUE")
                 place = place[name]
             value = _parse(text, change)
-            if outer and last == "kind" and value != place.get("kind"):
+            if outer and last in _TAGS and value != place.get(last):
                 kept = {name: place[name] for name in ("peak",) if name in place}
                 place.clear()
                 place.update(kept)
@@ -181,6 +189,7 @@ class Recipe:
             raise OptionError(f"recipe: {name}={getattr(self, name)}; expected {expected}")
 
 
+_TAGS = ("kind", "type", "like")  # what the other fields of a mapping belong to
 _NEEDED = {"model": ("type", "like"), "schedule": ("kind",), "optimizer": ("kind",)}
 _WORDS = {"precision": PRECISIONS, "order": ORDERS, "stored": STORED, "counted_from": COUNTS}
 
@@ -223,7 +232,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 def to_yaml(recipe: Recipe) -> str:
     """The file that `read` reads, every field named."""
-    return yaml.safe_dump(to_dict(recipe), sort_keys=False, allow_unicode=True)
+    return str(yaml.dump(to_dict(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def _content(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -233,7 +242,7 @@ def _content(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a SafeLoader
     except OSError as error:
         raise OptionError(f"recipe {path}: cannot be read ({error.strerror}); expected a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also of bytes, dates and numbers
         raise OptionError(f"recipe {path.name}: not YAML ({error})") from error
     if not isinstance(content, dict):
         raise OptionError(f"recipe {path.name}: expected FIELD: VALUE lines, found {type(content).__name__}")
@@ -247,17 +256,23 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     for key, value in own.items():
         old = base.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
-            alike = all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "type", "like"))
+            alike = all(value.get(tag, old.get(tag)) == old.get(tag) for tag in _TAGS)
             merged[key] = {**old, **value} if alike else value
         else:
             merged[key] = value
     return merged
 
 
+def _rank(change: str) -> int:
+    """Whole fields first, then what a mapping is, then its other fields."""
+    path = change.partition("=")[0]
+    return 0 if "." not in path else 1 if path.rpartition(".")[2] in _TAGS else 2
+
+
 def _parse(text: str, change: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also of dates and numbers
         raise OptionError(f"{change}: the value is not YAML") from error
 
 
@@ -265,15 +280,31 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML 1.1 takes 3e-3 for a word; here it is a number."""
 
 
-def _number_or_word(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
-    word = loader.construct_scalar(node)
-    try:
-        return float(word) if node.style is None and word[-1:].isdigit() else word
-    except ValueError:
-        return word
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    """Puts quotes around a word that `_Loader` would take for a number."""
 
 
-_Loader.add_constructor("tag:yaml.org,2002:str", _number_or_word)
+for _each in (_Loader, _Dumper):
+    _each.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$", re.ASCII), list("-+.0123456789")
+    )
+
+
+def _canonical(value: Any) -> Any:
+    """Equal numbers alike, whatever their type, and words for all names, which JSON sorts."""
+    if isinstance(value, Mapping):
+        return {str(name): _canonical(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _word(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _seed(value: Any) -> bool:
+    return _whole(value) and 0 <= value < 1 << 63
 
 
 def _whole(value: Any) -> bool:
@@ -281,4 +312,4 @@ def _whole(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

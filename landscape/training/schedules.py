@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -128,11 +129,11 @@ def make(kind: str, **settings: float | str) -> Schedule:
         if name not in known:
             raise OptionError(f"schedule {kind}: has no {name}; expected some of {', '.join(known)}")
         if name == "shape":
-            holds, expected = value in SHAPES, f"expected one of {', '.join(SHAPES)}"
+            holds, expected = isinstance(value, str) and value in SHAPES, f"expected one of {', '.join(SHAPES)}"
         else:
             rule, expected = _RULES[name]
-            is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            holds = is_number and rule(float(value))
+            number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+            holds = abs(number) <= sys.float_info.max and rule(float(number))
         if not holds:
             raise OptionError(f"schedule {kind}: {name}={value}; {expected}")
     return partial(SCHEDULES[kind], **settings)

@@ -59,6 +59,7 @@ def load(path: Path, model: nn.Module, updater: Updater) -> dict[str, Any]:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts: dict[str, Any] = json.loads(about["facts"])
         numbers: list[str] = json.loads(about["numbers"])
+        random = stored["random/cpu"]
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path.name} of {path.parent.name}: cannot be read ({error}); remove it") from error
     own = _model(model)
@@ -77,7 +78,7 @@ def load(path: Path, model: nn.Module, updater: Updater) -> dict[str, Any]:
                     key.removeprefix(prefix): value.item() if key in numbers else value for key, value in found.items()
                 }
         part.load_state_dict({**part.state_dict(), "state": moments})
-    torch.set_rng_state(stored["random/cpu"])
+    torch.set_rng_state(random)
     if "random/cuda" in stored and torch.cuda.is_available():
         torch.cuda.set_rng_state(stored["random/cuda"])
     return facts
