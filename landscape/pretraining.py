@@ -25,7 +25,7 @@ from landscape.training import recipe as recipes
 from landscape.training.ranks import Ranks, ranks
 from landscape.training.recipe import Recipe
 from landscape.training.run import FACTS, RECIPE, Run
-from landscape.training.tracker import tracking
+from landscape.training.tracker import require, tracking
 
 PRESETS = resources.files("landscape.training") / "presets"
 _SCHEMA = 1
@@ -52,6 +52,7 @@ def train_model(config: TrainConfig, reporter: Reporter | None = None) -> Traine
     Raises:
         LandscapeError: the recipe, the text or the place cannot be used, or training diverged.
     """
+    require(config.tracker)
     recipe, name = find(config.recipe)
     recipe = recipe.changed(config.changes)
     run = Run(config.out or Path("runs") / "-".join([name, *(each.replace("/", "_") for each in config.changes)]))
@@ -85,10 +86,8 @@ def find(name: str) -> tuple[Recipe, str]:
 
 def presets() -> dict[str, str]:
     """Recipes that come with the package, and the first line of each."""
-    files = sorted((each for each in PRESETS.iterdir() if each.name.endswith(".yaml")), key=lambda each: each.name)
-    return {
-        each.name.removesuffix(".yaml"): each.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for each in files
-    }
+    files = {each.name.removesuffix(".yaml"): each for each in PRESETS.iterdir() if each.name.endswith(".yaml")}
+    return {name: files[name].read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for name in sorted(files)}
 
 
 def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: Reporter) -> Trained:

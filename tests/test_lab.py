@@ -63,10 +63,10 @@ def test_the_experiments_share_their_stable_runs():
 
 def test_a_cooldown_goes_on_at_the_rate_of_the_stable_run_and_ends_at_zero():
     plan = planned(SIZES["tiny"].recipe, "B", (1,))
-    run = plan.runs["decay-0.003-s1-from2880"]
+    run = plan.runs["decay-0.003-s1-from9600"]
     stable, cooled = plan.runs["stable-0.003-s1"].recipe(plan.base), run.recipe(plan.base)
-    assert stable.rate()(2879, stable.steps) == cooled.rate()(2880, cooled.steps) == 1.0
-    assert cooled.rate()(3599, 3600) == pytest.approx(1 / 720)
+    assert stable.rate()(9599, stable.steps) == cooled.rate()(9600, cooled.steps) == 1.0
+    assert cooled.rate()(11999, 12000) == pytest.approx(1 / 2400)
 
 
 def contrast(seed: int, low: float, high: float, what: str = "x") -> Contrast:
@@ -132,7 +132,7 @@ def paper_error(run: Planned, name: str, step: int) -> float:
 
 
 def says(measured: Measured, letters: str) -> dict[str, str]:
-    return {each.claim: each.says for each in verdicts(measured, letters, ["gptq-w3-g128"])}
+    return {each.claim: each.says for each in verdicts(measured, letters, ["gptq-w3-g64"])}
 
 
 def test_the_claims_hold_on_measurements_like_the_papers(tmp_path: Path):
@@ -149,7 +149,7 @@ def test_the_claims_hold_on_measurements_like_the_papers(tmp_path: Path):
 def test_and_do_not_on_measurements_unlike_them(tmp_path: Path):
     def error(run: Planned, name: str, step: int) -> float:
         """Grows with the steps, falls in the cooldown, and higher with a higher peak."""
-        return 0.01 + float(run.changes["optimizer.peak"]) + 0.02 * step / 3600 - (0.005 if run.fork else 0.0)
+        return 0.01 + float(run.changes["optimizer.peak"]) + 0.02 * step / 12000 - (0.005 if run.fork else 0.0)
 
     measured = measurements(tmp_path, "ABC", lambda run, name, step: 4.0 if "lawa" in name else 3.4, error, noise=1e-4)
     assert set(says(measured, "ABC").values()) == {FAILS}
@@ -163,11 +163,11 @@ def test_what_noise_hides_is_not_resolved(tmp_path: Path):
 def test_intervals_are_those_of_an_evaluation(tmp_path: Path):
     """The paired bootstrap of `landscape evaluate`, to the accuracy of 2000 draws."""
     measured = measurements(tmp_path, "B", paper_loss, paper_error, noise=0.05)
-    run = "decay-0.003-s1-from2880"
-    file = json.loads((tmp_path / INDEX / "evaluations" / f"{run}-step3600-gptq-w3-g128.json").read_text())["windows"]
+    run = "decay-0.003-s1-from9600"
+    file = json.loads((tmp_path / INDEX / "evaluations" / f"{run}-step12000-gptq-w3-g64.json").read_text())["windows"]
     counts = np.array(file["predicted"])
     expected = compare(WindowLosses(np.array(file["sum"]), counts), WindowLosses(np.array(file["sum_hat"]), counts))
-    ours = Interval.of(measured.error(run, "step3600", "gptq-w3-g128"))
+    ours = Interval.of(measured.error(run, "step12000", "gptq-w3-g64"))
     assert ours.value == pytest.approx(expected.relative.value, rel=1e-9)
     width = expected.relative.high - expected.relative.low
     assert ours.low == pytest.approx(expected.relative.low, abs=0.1 * width)
@@ -187,7 +187,7 @@ def test_windows_that_differ_are_not_compared(tmp_path: Path):
 @pytest.mark.parametrize("letter", CLAIMS)
 def test_every_experiment_has_a_verdict(tmp_path: Path, letter: str):
     measured = measurements(tmp_path, letter, lambda *_: 3.5, lambda *_: 0.05, noise=0.01)
-    for verdict in verdicts(measured, letter, ["gptq-w4-g128"]):
+    for verdict in verdicts(measured, letter, ["gptq-w4-g64"]):
         assert verdict.says in (HOLDS, FAILS, OPEN)
         assert {each.seed for each in verdict.contrasts} == set(lab.FORK_ORDERS if letter == "F" else (1, 2))
 

@@ -61,7 +61,7 @@ def average_checkpoints(config: AverageConfig, reporter: Reporter | None = None)
         StoreError: something else lies where the average should, or the disk refuses it.
     """
     reporter = reporter or Silent()
-    out = config.out.resolve()
+    out = (config.out or Path("runs") / f"{_word(config.models[0])}-{config.kind}").resolve()
     with lock(out):
         plan = _soup(config, out, reporter) if config.kind == "soup" else _of_run(config, out, reporter)
         kept = kept_averages(config, out, plan)
@@ -74,6 +74,11 @@ def average_checkpoints(config: AverageConfig, reporter: Reporter | None = None)
         Averaged(average.folder, tuple(map(str, average.members)), average.coefficients, average in pending)
         for average in plan
     ]
+
+
+def _word(reference: str) -> str:
+    """What a reference is called in a file's name: org/name@step5 and runs/name@step5 as name-step5."""
+    return Path(reference).name.replace("@", "-")
 
 
 def _soup(config: AverageConfig, out: Path, reporter: Reporter) -> list[Planned]:

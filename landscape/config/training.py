@@ -71,7 +71,10 @@ class AverageConfig:
             "themselves (soup)."
         }
     )
-    out: Path = field(kw_only=True, metadata={"help": "Directory of the averaged checkpoint; with --along, of a run."})
+    out: Path | None = option(
+        None,
+        "Directory of the averaged checkpoint; with --along, of a run. Default: runs/NAME-KIND, after the first model.",
+    )
     kind: Literal["lawa", "ema", "soup"] = option(
         "lawa",
         "'lawa': the mean of the last --window checkpoints, --every steps apart; 'ema': all up to there, a checkpoint "
@@ -86,7 +89,7 @@ class AverageConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", list(self.models))
-        object.__setattr__(self, "out", Path(self.out))
+        object.__setattr__(self, "out", Path(self.out) if self.out else None)
         if not self.models:
             raise OptionError("average: no model named; expected a run, or the checkpoints of a soup")
         if self.kind not in KINDS:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from landscape.errors import MissingExtraError
 
 
+def require(name: str | None) -> None:
+    """Raise `MissingExtraError` where the tracker is not installed: before the work, not after it."""
+    if name is not None and find_spec(name) is None:
+        raise MissingExtraError(name, name, f"--tracker {name}")
+
+
 @contextmanager
 def tracking(name: str | None, run: str, recipe: Mapping[str, Any]) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that takes rows of the log, while the tracker's run is open.
-
-    Raises:
-        MissingExtraError: the tracker is not installed.
-    """
+    """A function that takes rows of the log, while the tracker's run is open."""
     if name is None:
         yield lambda row: None
         return
-    try:
-        tracker = import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name, "track", f"--tracker {name}") from error
+    tracker = import_module(name)
     tracker.init(project="landscape", name=run, config=dict(recipe))
     try:
         yield lambda row: tracker.log(row, step=row["step"])
