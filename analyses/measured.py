@@ -78,6 +78,19 @@ class Measured:
         weights = np.vstack([np.full(n, 1 / n), self._random.multinomial(n, np.full(n, 1 / n), size=DRAWS) / n])
         return np.einsum("nd,dn->d", errors, weights)
 
+    def slope(self, points: Sequence[tuple[str, int]], quantizer: str, resampled: bool = False) -> np.ndarray:
+        """Least-squares slope of ln ΔQ over ln steps at points (run, step), drawn anew every time if `resampled`."""
+        n = len(points)
+        x = np.log([step for _, step in points])[:, None]
+        errors = np.array([self.error(run, f"step{step}", quantizer) for run, step in points])  # (points, 1 + draws)
+        y = np.log(np.maximum(errors, 1e-6))
+        weights = np.full((n, 1 + DRAWS), 1.0)
+        if resampled:
+            weights[:, 1:] = self._random.multinomial(n, np.full(n, 1 / n), size=DRAWS).T
+        x = x - (weights * x).sum(axis=0) / n
+        y = y - (weights * y).sum(axis=0) / n
+        return (weights * x * y).sum(axis=0) / (weights * x**2).sum(axis=0)
+
     def steps(self, run: Planned, low: float, high: float) -> list[str]:
         """Checkpoints of a run with low < step ≤ high, in order."""
         return [f"step{step}" for step in sorted(run.measured) if low < step <= high]
