@@ -99,12 +99,12 @@ def alike(measured: Measured, quantizer: str) -> Verdict:
 def ordered(measured: Measured, quantizer: str) -> Verdict:
     """ΔQ at the end for each peak rate less that for the next lower one."""
     plan, contrasts = measured.plan, []
+    begin = (1 - lab.LONG) * plan.peaks_until
     for lower, higher in zip(lab.PEAKS, lab.PEAKS[1:], strict=False):
         for seed in plan.seeds:
-            ends = [
-                end_of(measured, _cooled(measured, seed, 1 - lab.LONG, rate), quantizer) for rate in (lower, higher)
-            ]
-            contrasts.append(Contrast(f"{higher:g} less {lower:g}", seed, Interval.of(ends[1] - ends[0])))
+            runs = [_cooled(measured, seed, begin, peak) for peak in (lower, higher)]
+            below, above = (end_of(measured, run, quantizer) for run in runs)
+            contrasts.append(Contrast(f"{higher:g} less {lower:g}", seed, Interval.of(above - below)))
     rule = "a higher peak rate has a lower ΔQ at the end: differences below 0"
     return Verdict("ordered by peak rate", quantizer, rule, tuple(contrasts), judge(contrasts, -math.inf, 0))
 

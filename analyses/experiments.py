@@ -46,7 +46,7 @@ def peaks(plan: Plan) -> None:
     """B. Four peak rates: is the error at the end ordered by them?"""
     for seed in plan.seeds:
         for peak in PEAKS:
-            plan.cooled(peak, seed, 1 - LONG, LONG, points=4)
+            plan.cooled(peak, seed, (1 - LONG) * plan.peaks_until, LONG * plan.peaks_until, points=4)
 
 
 def averaging(plan: Plan) -> None:
@@ -130,9 +130,9 @@ EXPERIMENTS: dict[str, Callable[[Plan], None]] = {
 }
 
 
-def planned(base: Recipe, letters: Iterable[str], seeds: tuple[int, ...]) -> Plan:
+def planned(base: Recipe, letters: Iterable[str], seeds: tuple[int, ...], peaks_until: float = 1.0) -> Plan:
     """The runs of these experiments."""
-    plan = Plan(base, seeds)
+    plan = Plan(base, seeds, peaks_until)
     for letter in letters:
         EXPERIMENTS[letter](plan)
     return plan

@@ -63,7 +63,7 @@ def peaks(measured: Measured, quantizers: Sequence[str]) -> Figure:
     for column, seed in enumerate(plan.seeds):
         for peak, colour in zip(lab.PEAKS, _RATES, strict=True):
             stable = plan.runs[f"stable-{peak:g}-s{seed}"]
-            cooled = plan.runs[f"decay-{peak:g}-s{seed}-from{plan.at(1 - lab.LONG)}"]
+            cooled = plan.runs[f"decay-{peak:g}-s{seed}-from{plan.at((1 - lab.LONG) * plan.peaks_until)}"]
             for row, quantizer in enumerate((None, *quantizers)):
                 _line(axes[row][column], measured, stable, quantizer, colour, f"{peak:g}", until=cooled.begun)
                 _line(axes[row][column], measured, cooled, quantizer, colour, "", stable, "--")
@@ -99,7 +99,7 @@ def averaging(measured: Measured, quantizers: Sequence[str]) -> Figure:
         axis.set_title(f"seed {seed}", fontsize=8.5)
         axis.grid(axis="y", linewidth=0.3)
         if not column:
-            axis.legend(frameon=False, fontsize=7)
+            figure.legend(frameon=False, fontsize=7, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from analyses import report
-from analyses.experiments import EXPERIMENTS, planned
+from analyses.experiments import EXPERIMENTS
 from analyses.plan import Plan, Planned
 from analyses.sizes import SIZES
 from analyses.worker import INDEX, index_of
@@ -104,7 +104,7 @@ def main() -> None:
     folder = args.out or Path("runs") / f"lab-{size.name}"
     (folder / INDEX).mkdir(parents=True, exist_ok=True)
     jobs = args.jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
-    plan = planned(size.recipe, args.experiments, size.seeds)
+    plan = size.plan(args.experiments)
     go(plan, size.name, args.experiments, folder, jobs)
     report.write(plan, size, args.experiments, folder, Console(), args.results)
 

@@ -68,6 +68,7 @@ class Plan:
 
     base: Recipe
     seeds: tuple[int, ...]
+    peaks_until: float = 1.0  # where the runs of B end
     runs: dict[str, Planned] = field(default_factory=dict)
 
     def at(self, share: float) -> int:
@@ -94,10 +95,13 @@ class Plan:
         """Updates, the same whatever the length of a run."""
         return max(1, self.at(0.01))
 
-    def stable(self, peak: float, seed: int, until: float, points: int = 10, **more: Any) -> Planned:
-        """A run at a constant rate."""
+    def stable(
+        self, peak: float, seed: int, until: float, points: int = 10, also: tuple[int, ...] = (), **more: Any
+    ) -> Planned:
+        """A run at a constant rate, measured at `points` places of the whole length and at the steps in `also`."""
         changes = {"seed": seed, "schedule.kind": "constant", "schedule.warmup": self.warmup(), "optimizer.peak": peak}
         measured = frozenset(self.at(share / points) for share in range(1, round(until * points) + 1))
+        measured |= frozenset(also)
         return self.add(Planned(f"stable-{peak:g}-s{seed}", changes, self.at(until), None, measured, **more))
 
     def whole(self, name: str, seed: int, peak: float, cooldown: float = 0.2, steps: int = 0, **more: Any) -> Planned:
@@ -114,7 +118,7 @@ class Plan:
     def cooled(self, peak: float, seed: int, start: float, length: float, points: int) -> Planned:
         """A linear cooldown to zero from a stable run, measured at `points` places."""
         begin, over = max(self.at(start), self.warmup()), self.at(length)
-        stable = self.stable(peak, seed, start, states=frozenset({begin}))
+        stable = self.stable(peak, seed, start, states=frozenset({begin}), also=(begin,))
         changes = {
             "seed": seed,
             "schedule.kind": "wsd",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyses.experiments import planned
+from analyses.plan import Plan
 from landscape.config import EvaluateConfig
 from landscape.training import recipe
 from landscape.training.recipe import Recipe
@@ -16,7 +18,14 @@ _METHODS = (("gptq-w4", ""), ("gptq-w3", ""), ("rtn-w4", "-asym"))
 
 @dataclass(frozen=True)
 class Size:
-    """Seeds, evaluation text and calibration of one size; the recipe lies in recipes/."""
+    """What one size is measured with; its recipe lies in recipes/.
+
+    Attributes:
+        tokens: of the evaluation text.
+        windows: of the calibration text.
+        group: of the quantizers.
+        peaks_until: where the runs of B end, as a share of the steps: their order shows early, and they cost the most.
+    """
 
     name: str
     seeds: tuple[int, ...]
@@ -25,6 +34,7 @@ class Size:
     tokens: int
     windows: int
     group: int = 128
+    peaks_until: float = 1.0
 
     @property
     def quantizers(self) -> tuple[str, ...]:
@@ -35,6 +45,10 @@ class Size:
     def recipe(self) -> Recipe:
         """The base recipe, which every experiment changes."""
         return recipe.read(HERE / "recipes" / f"{self.name}.yaml")
+
+    def plan(self, letters: str) -> Plan:
+        """The runs of these experiments at this size."""
+        return planned(self.recipe, letters, self.seeds, self.peaks_until)
 
     def evaluation(self, model: str, out: Path) -> EvaluateConfig:
         """How a checkpoint is measured: always on the same windows."""
@@ -55,7 +69,7 @@ SIZES = {
     size.name: size
     for size in (
         Size("trial", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 1_024, 16, 32),
-        Size("tiny", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 32_768, 128, 64),
+        Size("tiny", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 32_768, 128, 64, 0.5),
         Size("small", (1, 2), "refinedweb", "c4", 262_144, 256),
         Size("160m", (100,), "refinedweb", "c4", 600_000, 1024),
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import yaml
 
-from analyses.experiments import planned
 from analyses.plan import Planned
 from analyses.sizes import SIZES, Size
 from landscape.averaging import average_checkpoints
@@ -57,6 +56,6 @@ if __name__ == "__main__":
     size_name, letters, name, out = sys.argv[1:]
     try:
         chosen = SIZES[size_name]
-        work(chosen, planned(chosen.recipe, letters, chosen.seeds).runs[name], Path(out))
+        work(chosen, chosen.plan(letters).runs[name], Path(out))
     except LandscapeError as error:
         sys.exit(str(error))

@@ -19,7 +19,7 @@ from analyses.claims import FAILS, HOLDS, OPEN, Contrast, judge
 from analyses.differences import CLAIMS, verdicts
 from analyses.experiments import EXPERIMENTS, planned
 from analyses.measured import Interval, Measured
-from analyses.plan import Plan, Planned
+from analyses.plan import Planned
 from analyses.sizes import SIZES
 from analyses.worker import INDEX, index_of
 from landscape.evaluate import WindowLosses, compare
@@ -35,10 +35,11 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("letters", [*LETTERS, "ABC", LETTERS])
-def test_a_plan_holds_together(size: str, letters: str):
-    plan = planned(SIZES[size].recipe, letters, SIZES[size].seeds)
+@pytest.mark.parametrize(
+    ("size", "letters"), [*(("tiny", each) for each in LETTERS), *((size, LETTERS) for size in SIZES)]
+)
+def test_a_plan_holds_together(size: str, letters: str = LETTERS):
+    plan = SIZES[size].plan(letters)
     for run in plan.runs.values():
         recipe = run.recipe(plan.base)
         assert set(run.measured) <= set(recipe.kept)
@@ -63,10 +64,10 @@ def test_the_experiments_share_their_stable_runs():
 
 def test_a_cooldown_goes_on_at_the_rate_of_the_stable_run_and_ends_at_zero():
     plan = planned(SIZES["tiny"].recipe, "B", (1,))
-    run = plan.runs["decay-0.003-s1-from9600"]
+    run = plan.runs["decay-0.003-s1-from14400"]
     stable, cooled = plan.runs["stable-0.003-s1"].recipe(plan.base), run.recipe(plan.base)
-    assert stable.rate()(9599, stable.steps) == cooled.rate()(9600, cooled.steps) == 1.0
-    assert cooled.rate()(11999, 12000) == pytest.approx(1 / 2400)
+    assert stable.rate()(14399, stable.steps) == cooled.rate()(14400, cooled.steps) == 1.0
+    assert cooled.rate()(17999, 18000) == pytest.approx(1 / 3600)
 
 
 def contrast(seed: int, low: float, high: float, what: str = "x") -> Contrast:
@@ -90,7 +91,7 @@ Error = Callable[[Planned, str, int], float]
 def measurements(folder: Path, letters: str, loss: Error, error: Error, noise: float = 0.0) -> Measured:
     """As the worker leaves them, with this loss and ΔQ; (run, checkpoint, step) → value."""
     size = SIZES["tiny"]
-    plan = planned(size.recipe, letters, size.seeds)
+    plan = size.plan(letters)
     random = np.random.default_rng(0)
     spread = 1 + 0.2 * random.standard_normal(WINDOWS)  # windows differ, alike for all checkpoints
     (folder / INDEX / "evaluations").mkdir(parents=True)
@@ -149,7 +150,7 @@ def test_the_claims_hold_on_measurements_like_the_papers(tmp_path: Path):
 def test_and_do_not_on_measurements_unlike_them(tmp_path: Path):
     def error(run: Planned, name: str, step: int) -> float:
         """Grows with the steps, falls in the cooldown, and higher with a higher peak."""
-        return 0.01 + float(run.changes["optimizer.peak"]) + 0.02 * step / 12000 - (0.005 if run.fork else 0.0)
+        return 0.01 + float(run.changes["optimizer.peak"]) + 0.02 * step / 18000 - (0.005 if run.fork else 0.0)
 
     measured = measurements(tmp_path, "ABC", lambda run, name, step: 4.0 if "lawa" in name else 3.4, error, noise=1e-4)
     assert set(says(measured, "ABC").values()) == {FAILS}
@@ -163,11 +164,11 @@ def test_what_noise_hides_is_not_resolved(tmp_path: Path):
 def test_intervals_are_those_of_an_evaluation(tmp_path: Path):
     """The paired bootstrap of `landscape evaluate`, to the accuracy of 2000 draws."""
     measured = measurements(tmp_path, "B", paper_loss, paper_error, noise=0.05)
-    run = "decay-0.003-s1-from9600"
-    file = json.loads((tmp_path / INDEX / "evaluations" / f"{run}-step12000-gptq-w3-g64.json").read_text())["windows"]
+    run = "decay-0.003-s1-from7200"
+    file = json.loads((tmp_path / INDEX / "evaluations" / f"{run}-step9000-gptq-w3-g64.json").read_text())["windows"]
     counts = np.array(file["predicted"])
     expected = compare(WindowLosses(np.array(file["sum"]), counts), WindowLosses(np.array(file["sum_hat"]), counts))
-    ours = Interval.of(measured.error(run, "step12000", "gptq-w3-g64"))
+    ours = Interval.of(measured.error(run, "step9000", "gptq-w3-g64"))
     assert ours.value == pytest.approx(expected.relative.value, rel=1e-9)
     width = expected.relative.high - expected.relative.low
     assert ours.low == pytest.approx(expected.relative.low, abs=0.1 * width)
@@ -181,7 +182,7 @@ def test_windows_that_differ_are_not_compared(tmp_path: Path):
     content["windows"]["predicted"][0] = 5
     file.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="other windows"):
-        Measured(planned(SIZES["tiny"].recipe, "B", (1, 2)), tmp_path)
+        Measured(SIZES["tiny"].plan("B"), tmp_path)
 
 
 @pytest.mark.parametrize("letter", CLAIMS)
@@ -221,7 +222,7 @@ def test_the_lab_runs_end_to_end_and_goes_on_after_a_kill(tmp_path: Path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "LAWA beats decay, gptq-w3-g32" in done.stdout
-    plan: Plan = planned(SIZES["trial"].recipe, "C", SIZES["trial"].seeds)
+    plan = SIZES["trial"].plan("C")
     assert all(Run(tmp_path / "lab" / name).facts()["complete"] for name in plan.runs)
     assert "trial: written by make lab" in (tmp_path / "docs" / "lab.md").read_text()
     again = subprocess.run(command, capture_output=True, text=True, timeout=100)

@@ -448,11 +448,11 @@ class TestPresets:
     @pytest.mark.parametrize(
         ("name", "parameters", "tokens"),
         [
-            ("p1-160m-tiny", 1e6, 7e6),
+            ("p1-160m-tiny", 166e3, 37e6),
             ("p1-160m-small", 13e6, 131e6),
-            ("p1-decay-160m-tiny", 1e6, 7e6),
-            ("p2-160m-tiny", 1e6, 7e6),
-            ("kumar-70m-tiny", 0.5e6, 7e6),
+            ("p1-decay-160m-tiny", 166e3, 37e6),
+            ("p2-160m-tiny", 166e3, 37e6),
+            ("kumar-70m-tiny", 106e3, 37e6),
         ],
     )
     def test_a_twin_is_as_large_as_it_says(self, name: str, parameters: float, tokens: float):
