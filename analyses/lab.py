@@ -64,7 +64,9 @@ def go(plan: Plan, size: str, letters: str, folder: Path, jobs: int) -> None:
                     log = folder / f"{run.name}.log"
                     with open(log, "wb") as file:
                         command = [sys.executable, "-m", "analyses.worker", size, letters, run.name, str(folder)]
-                        running[run.name] = subprocess.Popen(command, stdout=file, stderr=file, env=surroundings)
+                        running[run.name] = subprocess.Popen(
+                            command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=surroundings
+                        )
                     del waiting[run.name]
                 time.sleep(1)
                 for name, process in list(running.items()):

@@ -6,8 +6,10 @@ python -m analyses.worker SIZE LETTERS RUN FOLDER
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import yaml
@@ -52,7 +54,14 @@ def work(size: Size, run: Planned, folder: Path) -> None:
     write_whole(index_of(folder, run.name), json.dumps(index, indent=1).encode())
 
 
+def _end_with_the_lab() -> None:
+    """Stop when whoever started this is gone, however it went: the pipe from it is closed then."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_the_lab, daemon=True).start()
     size_name, letters, name, out = sys.argv[1:]
     try:
         chosen = SIZES[size_name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from landscape.models import load_model, load_tokenizer
+from landscape.pretraining import build_model, find
 from landscape.quantize import parse, quantize
 from landscape.references import predecessors, resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader
+from landscape.training.data import train_tokenizer
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 sys.path.insert(0, str(REFERENCE))
@@ -69,17 +72,17 @@ def test_held_out_text_is_not_training_text():
     assert splits[0].isdisjoint(splits[1])
 
 
-def test_the_training_script_makes_this_model():
-    import train
-
+def test_the_recipe_makes_this_model(monkeypatch):
+    monkeypatch.chdir(REFERENCE.parents[1])
     checkpoint = resolve(f"{REFERENCE / 'mini-pythia'}@8000")
-    config, built = load_model(checkpoint).config, train.build_model().config
+    recipe, _ = find(str(REFERENCE / "recipe.yaml"))
+    tokenizer = train_tokenizer(documents(recipe.text), recipe.vocabulary)
+    stored = load_tokenizer(checkpoint)
+    texts = list(itertools.islice(documents(recipe.text), 3))
+    assert [tokenizer(text)["input_ids"] for text in texts] == [stored(text)["input_ids"] for text in texts]
+    config, built = load_model(checkpoint).config, build_model(recipe, tokenizer).config
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings"):
         assert getattr(config, name) == getattr(built, name)
-    assert [train.learning_rate(step) for step in (0, 79, 5000, 6400, 7200, 7999)] == pytest.approx(
-        [3e-3 / 80, 3e-3, 3e-3, 3e-3, 1.5e-3, 3e-3 / 1600]
-    )
-    texts = train.documents("train")[:40]
-    again = train.train_tokenizer(train.documents("train"))
-    stored = load_tokenizer(checkpoint)
-    assert [again(text)["input_ids"] for text in texts[:3]] == [stored(text)["input_ids"] for text in texts[:3]]
+    rates = [3e-3 * recipe.rate()(step, recipe.steps) for step in (0, 79, 5000, 6400, 7200, 7999)]
+    assert rates == pytest.approx([3e-3 / 80, 3e-3, 3e-3, 3e-3, 1.5e-3, 3e-3 / 1600])
+    assert recipe.kept == [4800, 6400, 7200, 8000]
