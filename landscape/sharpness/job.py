@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from landscape import curvature, eigenvectors, inputs, models, quantize
+from landscape import curvature, eigenvectors, heap, inputs, models, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
@@ -80,6 +80,7 @@ def measure_sharpness(config: SharpnessConfig, reporter: Reporter | None = None)
     Raises:
         LandscapeError: an input cannot be used; nothing is left half-written.
     """
+    heap.hold()
     reporter = reporter or Silent()
     quantizer = quantize.parse(config.quant) if config.quant else None
     device = models.pick_device(config.device)

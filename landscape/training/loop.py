@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from landscape import heap
 from landscape.errors import TrainingError
 from landscape.training import optimizers, state
 from landscape.training.data import Order
@@ -69,6 +70,7 @@ def train(
     Raises:
         TrainingError: the loss is no longer finite.
     """
+    heap.hold()
     hearing = hearing or Hearing()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     forward = torch.compile(model) if compiled else model
