@@ -9,7 +9,7 @@ differs between seeds is shown, not modelled: two seeds are too few for that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ from analyses.plan import Lawa
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not resolved"
 FLAT = 0.25  # d ln ΔQ / d ln tokens: half of the 0.51 that arXiv 2411.04330 finds where budgets grow
-_SLOPE = "d ln ΔQ / d ln tokens"
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,13 @@ def judge(contrasts: Sequence[Contrast], low: float, high: float) -> str:
 
 
 def flat(measured: Measured, quantizer: str) -> Verdict:
-    """How the error of the stable run grows over its second half: the slope of ln ΔQ over ln tokens."""
-    plan, contrasts = measured.plan, []
+    """How the error of the stable run grows over its second half."""
+    plan, points = measured.plan, {}
     for seed in plan.seeds:
         stable = plan.runs[f"stable-{lab.PEAK:g}-s{seed}"]
-        steps = [step for step in sorted(stable.measured) if step >= plan.at(0.5)]
-        slope = measured.slope([(stable.name, step) for step in steps], quantizer, resampled=True)
-        contrasts.append(Contrast(_SLOPE, seed, Interval.of(slope)))
+        points[seed] = [(stable.name, step) for step in sorted(stable.measured) if step >= plan.at(0.5)]
     rule = f"over the second half of the stable run, within ±{FLAT}"
-    return Verdict(
-        "error flat in the stable phase", quantizer, rule, tuple(contrasts), judge(contrasts, -FLAT, FLAT), False
-    )
+    return _grows_little(measured, "error flat in the stable phase", quantizer, rule, points, resampled=True)
 
 
 def rises(measured: Measured, quantizer: str) -> Verdict:
@@ -84,16 +79,13 @@ def rises(measured: Measured, quantizer: str) -> Verdict:
 
 
 def alike(measured: Measured, quantizer: str) -> Verdict:
-    """How the error at the end grows with the budget: the slope of ln ΔQ over ln tokens."""
-    plan, contrasts = measured.plan, []
+    """How the error at the end grows with the budget."""
+    plan, points = measured.plan, {}
     for seed in plan.seeds:
         names = [_cooled(measured, seed, start) for start in lab.STARTS[1:]]
-        slope = measured.slope([(name, plan.runs[name].steps) for name in names], quantizer)
-        contrasts.append(Contrast(_SLOPE, seed, Interval.of(slope)))
+        points[seed] = [(name, plan.runs[name].steps) for name in names]
     rule = f"over the last five budgets (28 to 100 %), within ±{FLAT}"
-    return Verdict(
-        "end errors alike across budgets", quantizer, rule, tuple(contrasts), judge(contrasts, -FLAT, FLAT), False
-    )
+    return _grows_little(measured, "end errors alike across budgets", quantizer, rule, points, resampled=False)
 
 
 def ordered(measured: Measured, quantizer: str) -> Verdict:
@@ -125,6 +117,22 @@ def averages_win(measured: Measured, quantizer: str) -> Verdict:
     rule = f"L(Θ̂) of the average less that after decay, nats, below 0; judged by the best window ({best[0].what})"
     contrasts = tuple(each for own in choices.values() for each in own)
     return Verdict("LAWA beats decay", quantizer, rule, contrasts, judge(best, -math.inf, 0), False)
+
+
+def _grows_little(
+    measured: Measured,
+    claim: str,
+    quantizer: str,
+    rule: str,
+    points: Mapping[int, Sequence[tuple[str, int]]],
+    resampled: bool,
+) -> Verdict:
+    """The slope of ln ΔQ over ln tokens at the points (run, step) of each seed."""
+    found = tuple(
+        Contrast("d ln ΔQ / d ln tokens", seed, Interval.of(measured.slope(own, quantizer, resampled)))
+        for seed, own in points.items()
+    )
+    return Verdict(claim, quantizer, rule, found, judge(found, -FLAT, FLAT), False)
 
 
 def _cooled(measured: Measured, seed: int, start: float, peak: float = lab.PEAK) -> str:

@@ -118,9 +118,8 @@ def main() -> None:
                 for name in ("ours", "plain") if turn % 2 else ("plain", "ours"):
                     began = clock(args.device)
                     if name == "ours":
-                        ranks = Ranks(device=args.device)
-                        progress = loop.Progress()
-                        loop.train(ours, updater, recipe, order, run, tokenizer, progress, ranks, None, args.compile)
+                        computing = loop.Computing(Ranks(device=args.device), compiled=args.compile)
+                        loop.train(ours, updater, recipe, order, run, tokenizer, loop.Progress(), computing)
                     else:
                         plain(theirs, forward, recipe, ids, args.steps, optimizer, args.device)
                     if turn:  # the first turn warms up

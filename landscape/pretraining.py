@@ -152,20 +152,9 @@ def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: 
 
     tracker = config.tracker if own.leads else None
     with tracking(tracker, run.folder.name, recipes.to_dict(_portable(recipe))) as on_row:
-        loop.train(
-            model,
-            updater,
-            recipe,
-            order,
-            run,
-            tokenizer,
-            progress,
-            own,
-            config.micro_batch,
-            config.compile,
-            config.save_seconds,
-            loop.Hearing(show, on_row),
-        )
+        computing = loop.Computing(own, config.micro_batch, config.compile, config.save_seconds)
+        hearing = loop.Hearing(show, on_row)
+        loop.train(model, updater, recipe, order, run, tokenizer, progress, computing, hearing)
     if own.leads:
         facts["complete"] = True
         run.write_facts(facts)

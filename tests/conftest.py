@@ -99,6 +99,16 @@ def run(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> Path:
 
 
 @pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> Path:
+    """A run of six checkpoints of a model with tied embeddings, which tests only read."""
+    folder = tmp_path_factory.mktemp("averaging") / "trained"
+    for step in (10, 20, 30, 40, 50, 60):
+        build("llama-tied-gqa", seed=step).save_pretrained(folder / f"step{step}")
+        tokenizer.save_pretrained(folder / f"step{step}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "prose.txt"
     path.write_text(prose(3000, seed=7), encoding="utf-8")

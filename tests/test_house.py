@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "landscape"
 
 # Who may know whom: a room may import itself, the rooms named here, and the ground floor.
-GROUND = {"errors", "files", "weights", "tokens", "memory"}
+GROUND = {"errors", "files", "weights", "tokens", "memory", "heap"}
 ALLOWED = {
     "errors": set(),
     "files": set(),
@@ -20,6 +20,7 @@ ALLOWED = {
     "recompute": set(),
     "head": set(),
     "memory": set(),
+    "heap": set(),
     "blocks": {"head"},
     "tokens": set(),
     "config": set(),

@@ -30,6 +30,17 @@ def test_a_name_that_the_target_does_not_take_is_an_error(words: tuple[str, ...]
     assert "takes no" in made.stderr
 
 
+def explanation(command: str) -> str:
+    """What `landscape COMMAND --help` says, on wide lines."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("landscape"), command, "--help"],
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+
+
 @pytest.mark.parametrize(
     ("target", "command"),
     [("slices", "slice"), ("sharpness", "sharpness"), ("evaluate", "evaluate"), ("quantize", "quantize")],
@@ -42,13 +53,7 @@ def test_every_name_is_an_option(target: str, command: str):
     assert made.returncode == 0, made.stderr
     line = made.stdout.splitlines()[-1]
     assert line.startswith(f".venv/bin/landscape {command} 'org/name@main' ")
-    explained = subprocess.run(
-        [Path(sys.executable).with_name("landscape"), command, "--help"],
-        env=os.environ | {"COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
+    explained = explanation(command)
     if target == "quantize":
         names.remove("QUANT")
         assert "quantize 'org/name@main' 'v*QUANT' " in line
@@ -73,13 +78,7 @@ def test_training_targets_pass_their_names_on():
 def test_every_name_of_a_training_target_is_an_option(target: str):
     takes = re.search(rf"^{target}_takes := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert takes is not None
-    explained = subprocess.run(
-        [Path(sys.executable).with_name("landscape"), target, "--help"],
-        env=os.environ | {"COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
+    explained = explanation(target)
     for name in set(takes[1].split()) - {"RECIPE", "CHANGES", "NPROC", "RUN"}:
         option = "--" + name.lower().replace("_", "-")
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option

@@ -42,6 +42,23 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Computing:
+    """How a run is computed: this changes its numbers by rounding only.
+
+    Attributes:
+        ranks: the processes, and the device of this one.
+        micro_batch: windows in one forward pass; None for all that this process has of a batch.
+        compiled: whether torch compiles the model.
+        save_seconds: at least so long from one state in case of a kill to the next; 0 for every step.
+    """
+
+    ranks: Ranks
+    micro_batch: int | None = None
+    compiled: bool = False
+    save_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
 class Hearing:
     """Who hears how the run goes on: (steps done, in all, how it stands), and every row of the log."""
 
@@ -57,10 +74,7 @@ def train(
     run: Run,
     tokenizer: Any,
     progress: Progress,
-    ranks: Ranks,
-    micro_batch: int | None = None,
-    compiled: bool = False,
-    save_seconds: float = 120.0,
+    computing: Computing,
     hearing: Hearing | None = None,
 ) -> None:
     """Train `model` from `progress` to the last step, writing checkpoints, the log and the state into `run`.
@@ -71,9 +85,9 @@ def train(
         TrainingError: the loss is no longer finite.
     """
     heap.hold()
-    hearing = hearing or Hearing()
+    hearing, ranks = hearing or Hearing(), computing.ranks
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    forward = torch.compile(model) if compiled else model
+    forward = torch.compile(model) if computing.compiled else model
     schedule, peak = recipe.rate(), float(optimizers.check(recipe.optimizer)["peak"])
     origin = progress.begun if recipe.counted_from == "fork" else 0
     kept, with_state = set(recipe.kept), set(recipe.kept_states)
@@ -85,7 +99,7 @@ def train(
     def gradient(step: int) -> Tensor:
         """Put the gradient of the mean loss over the batch of `step` into the parameters; returns the loss."""
         starts = order.starts(step)[ranks.rank :: ranks.size]
-        size = micro_batch or len(starts)
+        size = computing.micro_batch or len(starts)
         loss = torch.zeros((), device=ranks.device)
         for begin in range(0, len(starts), size):
             ids = _moved(order.batch(starts[begin : begin + size]), ranks.device)  # (windows, seq_len)
@@ -138,7 +152,7 @@ def train(
         if ranks.leads:
             hearing.progress(done - progress.begun, recipe.steps - progress.begun, words)
             now = time.monotonic()
-            apart = max(save_seconds, saving / _SHARE_OF_TIME) if save_seconds else 0.0
+            apart = max(computing.save_seconds, saving / _SHARE_OF_TIME) if computing.save_seconds else 0.0
             if now - saved >= apart and done < recipe.steps:
                 progress.loss_sum = float(loss_sum)
                 state.save(run.state, model, updater, vars(progress))

@@ -30,7 +30,7 @@ class Ranks:
         return self.rank == 0
 
     def mean(self, tensors: list[Tensor]) -> None:
-        """Put the mean over all ranks into `tensors`, in one message per kind of tensor."""
+        """Put the mean over all ranks into `tensors`, which are of one type, in one message."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
