@@ -43,6 +43,10 @@ class TrainingError(LandscapeError):
     """A recipe that cannot be trained, or a run that cannot go on."""
 
 
+class StudyError(LandscapeError):
+    """A table that does not hold what a statistic needs."""
+
+
 class StoreError(LandscapeError):
     """A stored slice is of another schema, damaged, locked, or holds another slice."""
 

@@ -37,6 +37,7 @@ ALLOWED = {
     "slices": set(),
     "curvature": {"objective"},
     "training": set(),
+    "study": set(),
     "viewer": {"curvature", "slices"},
     "inputs": {"mapped", "packed", "models", "references", "texts", "objective", "config"},
     "reporting": set(),

@@ -1,0 +1,1 @@
+"""Tables of training runs, and what hangs together in them."""
