@@ -50,12 +50,13 @@ def peaks(plan: Plan) -> None:
 
 
 def averaging(plan: Plan) -> None:
-    """C. Averages of the run at a constant rate, beside a decay over the same steps."""
+    """C. Averages of the run at a constant rate and the members of the widest, beside a decay over the same steps."""
     for seed in plan.seeds:
         for end in LAWA_ENDS:
             plan.cooled(PEAK, seed, end - LONG, LONG, points=4)
             lawas = frozenset(Lawa(plan.at(end), max(1, plan.at(every)), window) for every, window in LAWAS)
-            plan.stable(PEAK, seed, end, lawas=lawas)
+            widest = max(lawas, key=lambda lawa: lawa.every * lawa.window)
+            plan.stable(PEAK, seed, end, also=widest.steps, lawas=lawas)
 
 
 def weight_decays(plan: Plan) -> None:
