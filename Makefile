@@ -64,8 +64,8 @@ average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN
 lab: $(INSTALLED) ## the controlled experiments, judged: make lab SIZE=tiny (an hour and a half on two cores) EXPERIMENTS=ABC
 	@$(BIN)/python -W ignore -m analyses.lab '$(or $(SIZE),tiny)' $(options)
 
-test: $(INSTALLED) ## run the tests
-	@$(BIN)/pytest $(ARGS)
+test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
+	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 check: $(INSTALLED) ## lint, format and types, in under a minute
 	@$(BIN)/ruff check .

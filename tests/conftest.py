@@ -13,7 +13,7 @@ import torch
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 VOCABULARY = 300
 TEXT = "the cat and a dog sat on one mat while it rained over green hills far away from every town"
