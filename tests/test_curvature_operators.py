@@ -155,7 +155,7 @@ SUBSETS = [
 ]
 
 
-@pytest.mark.parametrize(("only", "chosen"), SUBSETS, ids=str)
+@pytest.mark.parametrize(("only", "chosen"), SUBSETS, ids=["mlp", "inner", "biases and projections"])
 @pytest.mark.parametrize("name", ["llama", "gpt_neox"])
 def test_subsets_are_blocks_of_the_whole(name, only, chosen):
     known = case(name)
