@@ -126,6 +126,7 @@ def test_the_first_steps_are_those_of_a_loop_written_out(place: Path):
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     adam = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
     losses, norms = [], []
+    sure = {name: torch.ones_like(p, dtype=torch.bool) for name, p in model.named_parameters()}
     for step in range(3):
         for group in adam.param_groups:
             group["lr"] = 1e-2 * (step + 1) / 4
@@ -133,14 +134,20 @@ def test_the_first_steps_are_those_of_a_loop_written_out(place: Path):
         loss = F.cross_entropy(model(ids).logits[:, :-1].reshape(-1, 300), ids[:, 1:].reshape(-1))
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        for name, p in model.named_parameters():
+            sure[name] &= p.grad.abs() > 1e-6
         adam.step()
         adam.zero_grad()
         losses.append(loss.item())
     rows = run.rows()
     assert [row["loss"] for row in rows] == pytest.approx(losses, abs=2e-6)
     assert [row["grad_norm"] for row in rows] == pytest.approx(norms, rel=1e-4)
-    for name, tensor in weights(run, 3).items():
-        assert torch.allclose(tensor, model.state_dict()[name], atol=1e-5), name
+    for name, tensor in weights(
+        run, 3
+    ).items():  # Adam makes whole steps of what is rounding: all that keys' biases get
+        seen = sure[name] if "embed_in" not in name else torch.ones_like(sure[name])  # of unseen tokens exactly nothing
+        assert seen.float().mean() > (0.6 if "query_key_value.bias" in name else 0.9), name
+        assert torch.allclose(tensor[seen], model.state_dict()[name][seen], atol=1e-5), name
 
 
 def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(place: Path):
