@@ -102,6 +102,8 @@ def main() -> None:
     unknown = [letter for letter in args.experiments if letter not in EXPERIMENTS]
     if unknown:
         parser.error(f"experiments {args.experiments}: expected some of {''.join(EXPERIMENTS)}")
+    if args.jobs is not None and args.jobs < 1:
+        parser.error(f"jobs {args.jobs}: expected at least 1")
     size = SIZES[args.size]
     folder = args.out or Path("runs") / f"lab-{size.name}"
     (folder / INDEX).mkdir(parents=True, exist_ok=True)
