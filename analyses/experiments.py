@@ -66,7 +66,7 @@ def weight_decays(plan: Plan) -> None:
     """
     for seed in plan.seeds:
         for decay in DECAYS:
-            scaled = decay * DECAY_STEPS / plan.base.steps
+            scaled = 1 - (1 - decay) ** (DECAY_STEPS / plan.base.steps)
             adamlh: dict[str, Any] = {"optimizer.kind": "adamlh", "optimizer.weight_decay": scaled}
             plan.whole(f"adamlh-{decay:g}-s{seed}", seed, PEAK, cooldown=DECAY_COOLDOWN, **adamlh)
         for peak, decay in ((1e-2, 0.03), (1e-3, 0.3)):

@@ -29,16 +29,15 @@ def write(plan: Plan, size: Size, letters: str, folder: Path, console: Console, 
     page, table = root / "docs" / "lab.md", root / "data" / "lab" / f"{size.name}.csv"
     write_whole(table, measured.table().encode())
     drawn = figures.draw(measured, letters, size.quantizers, root / "figures", size.name)
-    text = "\n\n".join(
-        [
-            _about(plan, size, folder),
-            _still_falling(measured),
-            _verdicts(found),
-            *(f"![{path.stem}](../figures/{path.name})" for path in drawn),
-            _ends(measured, size.quantizers),
-            _contrasts(found),
-        ]
-    )
+    parts = [
+        _about(plan, size, folder),
+        _still_falling(measured),
+        _verdicts(found),
+        *(f"![{path.stem}](../figures/{path.name})" for path in drawn),
+        _ends(measured, size.quantizers),
+        _contrasts(found),
+    ]
+    text = "\n\n".join(part for part in parts if part)
     _put(page, size.name, text)
     console.print(f"report  {page}, {table}, {', '.join(map(str, drawn))}", highlight=False)
 
@@ -72,6 +71,8 @@ def _still_falling(measured: Measured) -> str:
     some = measured.quantizers[0]
     for seed in plan.seeds:
         name = f"stable-{lab.PEAK:g}-s{seed}"
+        if name not in plan.runs:
+            return ""  # of these experiments none has it
         run = plan.runs[name]
         last = [f"step{step}" for step in sorted(run.measured) if step > 0.7 * run.steps]
         half = len(last) // 2

@@ -191,6 +191,16 @@ def test_every_experiment_has_a_verdict(tmp_path: Path, letter: str):
     for verdict in verdicts(measured, letter, ["gptq-w4-g64"]):
         assert verdict.says in (HOLDS, FAILS, OPEN)
         assert {each.seed for each in verdict.contrasts} == set(lab.FORK_ORDERS if letter == "F" else (1, 2))
+    report.write(measured.plan, SIZES["tiny"], letter, tmp_path, Console(quiet=True), tmp_path / "results")
+    text = (tmp_path / "results" / "docs" / "lab.md").read_text()
+    assert all(run in text for run in measured.plan.runs)
+    assert ("still fall" in text) == any(run.startswith("stable-0.003") for run in measured.plan.runs)
+
+
+def test_no_run_decays_its_weights_to_nothing_in_a_step():
+    for size in SIZES.values():
+        for run in size.plan("D").runs.values():
+            assert run.recipe(size.recipe).optimizer["weight_decay"] < 1, (size.name, run.name)
 
 
 def test_the_report_replaces_its_own_part_of_the_page(tmp_path: Path):
