@@ -114,9 +114,8 @@ def _coefficient(kind: str, table: _Floats, places: NDArray[np.intp], quantile: 
     values = np.concatenate([_values(kind, table[part]) for part in parts])
     value, drawn = values[0], values[1:]
     drawn = drawn[np.isfinite(drawn)]
-    z, error = np.arctanh(np.clip([value], -1 + 1e-12, 1 - 1e-12))[0], np.nan
-    if len(drawn) > 1:
-        error = np.arctanh(np.clip(drawn, -0.999999, 0.999999)).std(ddof=1)
+    z = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
+    error = np.arctanh(np.clip(drawn, -0.999999, 0.999999)).std(ddof=1) if len(drawn) > 1 else np.nan
     reach = quantile * error
     return Coefficient(kind, float(value), float(np.tanh(z - reach)), float(np.tanh(z + reach)), places.shape[1])
 

@@ -1,6 +1,6 @@
 """Laws of quantization error that are linear in logarithms, fitted by least squares and tried on runs left out.
 
-    kumar      δ = C · D^γD / N^γN · e^(−P/γP)      arXiv 2411.04330, eq. 3
+    kumar      δ = C · D^γD / N^γN · e^(−P/γP)      arXiv 2411.04330
     ouyang     δ = k · D^β / (N^α · P^γ)             arXiv 2411.17691
     curvature  δ = c · q^κ, where q is what curvature and step sizes predict; κ = 1 and c = 1 if that were all
 
