@@ -37,9 +37,9 @@ class Paired:
 def paired(one: ArrayLike, other: ArrayLike, seeds: Sequence[object] | None = None) -> Paired:
     """One less other, pair by pair; with `seeds`, the mean difference of each seed is one draw.
 
-    Checkpoints of one run resemble each other, so that a test that counts each takes a few draws for many. With the mean
-    of each seed, as clusters of equal size allow, the test has as many draws as there are seeds. arXiv 2604.15167 gives
-    t = −5.46 (p < 0.0001) for three seeds an arm, which only pooled checkpoints can give; it does not name its test.
+    Checkpoints of one run resemble each other, so that a test that counts each takes a few draws for many. With the
+    mean of each seed, as clusters of equal size allow, it has as many draws as there are seeds. arXiv 2604.15167 gives
+    t = −5.46 and p < 0.0001 for three seeds an arm, which only pooled checkpoints can give.
 
     Args:
         one: a number for each checkpoint.
