@@ -70,6 +70,7 @@ SIZES = {
     for size in (
         Size("trial", (1,), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 1_024, 16, 32),
         Size("tiny", (1, 2), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 32_768, 128, 64, 0.5),
+        Size("short", (1,), f"{_CORPUS}/validation.jsonl.xz", f"{_CORPUS}/train.jsonl.xz", 32_768, 128, 64, 0.5),
         Size("small", (1, 2), "refinedweb", "c4", 262_144, 256),
         Size("160m", (100,), "refinedweb", "c4", 600_000, 1024),
     )

@@ -37,7 +37,7 @@ ALLOWED = {
     "slices": set(),
     "curvature": {"objective"},
     "training": set(),
-    "study": set(),
+    "statistics": set(),
     "viewer": {"curvature", "slices"},
     "inputs": {"mapped", "packed", "models", "references", "texts", "objective", "config"},
     "reporting": set(),

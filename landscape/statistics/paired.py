@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from landscape.errors import StudyError
-from landscape.study.resampling import runs_of
+from landscape.statistics.resampling import runs_of
 
 
 @dataclass(frozen=True)

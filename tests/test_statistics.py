@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from landscape.errors import StudyError
-from landscape.study.change import change_point
-from landscape.study.correlation import KINDS, correlate
-from landscape.study.laws import fit
-from landscape.study.paired import paired
-from landscape.study.resampling import resample, runs_of
+from landscape.statistics.change import change_point
+from landscape.statistics.correlation import KINDS, correlate
+from landscape.statistics.laws import fit
+from landscape.statistics.paired import paired
+from landscape.statistics.resampling import resample, runs_of
 
 
 def drift(n: int, seed: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from landscape.errors import StudyError
-from landscape.study.resampling import resample, runs_of
+from landscape.statistics.resampling import resample, runs_of
 
 _Floats = NDArray[np.float64]
 

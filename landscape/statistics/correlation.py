@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from landscape.errors import StudyError
-from landscape.study.resampling import blocks, resample, runs_of
+from landscape.statistics.resampling import blocks, resample, runs_of
 
 KINDS = ("pearson", "spearman", "kendall")
 _LEAST = 4  # rows beyond the columns taken out
@@ -58,7 +58,7 @@ def correlate(
 
     With `given`, the coefficient is that of the residuals of least squares on those columns and a constant; for ρ and τ
     columns are ranked before. The interval is atanh(r) ± t·s, taken back by tanh: s is the standard deviation over
-    resamplings of blocks of neighbouring checkpoints within each run (`landscape.study.resampling`), t the quantile of
+    resamplings of blocks of neighbouring checkpoints within each run (`landscape.statistics.resampling`), t the quantile of
     Student's t with a degree of freedom for every block but one.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from landscape.errors import StudyError
-from landscape.study.resampling import resample
+from landscape.statistics.resampling import resample
 
 _LEAST = 3  # rows on either side of a break
 _Floats = NDArray[np.float64]
