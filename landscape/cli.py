@@ -19,11 +19,13 @@ import typer
 
 from landscape.config import (
     AverageConfig,
+    CorrelateConfig,
     EvaluateConfig,
     FrontierConfig,
     QuantizeConfig,
     SharpnessConfig,
     SliceConfig,
+    StudyConfig,
     TrainConfig,
 )
 from landscape.errors import LandscapeError
@@ -40,9 +42,11 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
     """Give a command the options of `config`: each field's type, default, help and panel."""
     types = get_type_hints(config)
     parameters = []
-    own = [field for field in fields(config) if field.name in config.__annotations__]
-    shared = [field for field in fields(config) if field.name not in config.__annotations__]
-    for field in shared[:1] + own + shared[1:]:  # the model, what this job is about, and what all jobs share
+    named = [field for field in fields(config) if field.default is MISSING and field.default_factory is MISSING]
+    options = [field for field in fields(config) if field not in named]
+    own = [field for field in options if field.name in config.__annotations__]
+    shared = [field for field in options if field.name not in config.__annotations__]
+    for field in named + own + shared:  # what it is about, what belongs to this job, and what all jobs share
         about: dict[str, Any] = {"help": field.metadata["help"]}
         default = field.default if field.default_factory is MISSING else field.default_factory()
         is_argument = field.default is MISSING
@@ -118,7 +122,7 @@ def _sharpness(**options: Any) -> None:
     \b
     Sharpness as in arXiv 2510.06213, 100 windows of 2048 tokens:
       landscape sharpness EleutherAI/pythia-160m@step143000 --text refinedweb
-    Without the embeddings, with the trace of every layer:
+    Without the embeddings, with the trace of every tensor:
       landscape sharpness runs/mine@8000 --text held-out.jsonl --params '*,!*embed*' --layers
     λ_max alone, along a training run: each checkpoint begins where the one before ended:
       landscape sharpness runs/mine@7000 --text held-out.jsonl --bottom 0 --density-steps 0 --vectors --out 7000.h5
@@ -288,6 +292,63 @@ def _average(**options: Any) -> None:
     with TerminalReporter(Console(stderr=True)) as reporter:
         averaged = average_checkpoints(config, reporter)
     print_averaged(Console(), averaged, reporter.notes)
+
+
+@app.command("study")
+@_takes(StudyConfig)
+def _study(**options: Any) -> None:
+    r"""A whole training run: loss, quantization error, curvature and steps of every checkpoint, as one table.
+
+    Writes study.parquet and layers.parquet, with CSV beside them. Interrupted, the same command goes on where it
+    stopped; a checkpoint that is missing is skipped and named.
+
+    \b
+    All checkpoints of your own run, or of all runs in a directory:
+      landscape study runs/mine gptq-w4-g128 gptq-w3-g128 --text held-out.jsonl
+    A run of the Hub, twenty checkpoints, with the two probes of arXiv 2604.15167; each is deleted once measured:
+      landscape study 'EleutherAI/pythia-160m@log=20' rtn-w4-g128-asym rtn-w8-channel --tokens 65536 --clean
+    One stage, with averages of checkpoints beside them, on a Ray cluster:
+      landscape study 'allenai/OLMo-2-0425-1B@stage1-*:every=4' gptq-w3-g128 --average lawa-3 --engine ray
+    """
+    config = StudyConfig(**options)
+    _quiet_libraries()
+    from rich.console import Console
+
+    from landscape.study import run_study
+    from landscape.study_table import print_study
+    from landscape.terminal import TerminalReporter
+
+    started = time.monotonic()
+    with TerminalReporter(
+        Console(stderr=True), shorter="; fewer checkpoints (@every=4) take in proportion"
+    ) as reporter:
+        study = run_study(config, reporter)
+    print_study(Console(), study, reporter.notes, time.monotonic() - started)
+
+
+@app.command("correlate")
+@_takes(CorrelateConfig)
+def _correlate(**options: Any) -> None:
+    r"""How columns of a study hang together: Pearson, Spearman and Kendall, with intervals that know of drift.
+
+    Raw coefficients prove little along a run, where everything drifts. Beside them stand those of changes from one
+    checkpoint to the next, and those with step and loss taken out.
+
+    \b
+    Does the trace mirror the quantization error?
+      landscape correlate figures/study --x trace,lambda_max
+    In the stable phases alone, at three bits:
+      landscape correlate figures/study --where 'stable-*' --quantizer gptq-w3-g64
+    Between runs, by their last checkpoints:
+      landscape correlate figures/study --ends --x trace,predicted --given ''
+    """
+    config = CorrelateConfig(**options)
+    from rich.console import Console
+
+    from landscape.correlations import correlate_tables
+    from landscape.study_table import print_correlations
+
+    print_correlations(Console(), correlate_tables(config), not config.linear)
 
 
 def _quiet_libraries() -> None:

@@ -22,6 +22,7 @@ from landscape import inputs, models, packed, quantize
 from landscape.config import EvaluateConfig
 from landscape.errors import OptionError, StoreError
 from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
+from landscape.evaluation_step import Step
 from landscape.evaluation_tasks import Exam
 from landscape.files import lock, write_whole
 from landscape.mapped import stored_parameters
@@ -48,6 +49,7 @@ class Evaluated:
         comparison: Θ̂ against Θ; of Θ with itself where nothing is quantized.
         tasks: accuracies and drops as `evaluation_tasks` stores them; empty where none were asked.
         report: the quantizer's report, as stored; empty for Θ alone.
+        step: the second order along Θ̂ − Θ, as `evaluation_step` stores it; empty where it was not asked.
     """
 
     path: Path
@@ -56,6 +58,7 @@ class Evaluated:
     comparison: Comparison
     report: Mapping[str, Any]
     tasks: Mapping[str, Any]
+    step: Mapping[str, Any]
 
     @property
     def bits(self) -> float:
@@ -92,14 +95,17 @@ class _Job:
     checkpoint: Checkpoint
     text: inputs.Text
     exam: Exam | None
+    step: Step | None
     device: str
 
     def key(self, way: _Way) -> str:
         """SHA-256 over everything that changes the numbers."""
         config = self.config
         calibration = self.text.calibration if way.needs_calibration else None
+        more = {"step": self.step.identity} if self.step is not None else {}
         return key_of(
-            {
+            more
+            | {
                 "kind": "evaluation",
                 "model": self.checkpoint.identity,
                 "quantizer": way.identity,
@@ -140,7 +146,8 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
     exam = None
     if config.tasks is not None:
         exam = Exam.prepare(config, inputs.load_tokenizer(config, checkpoint), reporter)
-    job = _Job(config, checkpoint, text, exam, device)
+    step = Step.prepare(config, checkpoint, text) if config.second_order else None
+    job = _Job(config, checkpoint, text, exam, step, device)
     loaded: inputs.Loaded | None = None
     theta: WindowLosses | None = None
     complete = 0
@@ -185,7 +192,13 @@ def read(path: Path) -> Evaluated:
             raise KeyError("kind")
         measured = {name: Estimate(**estimate) for name, estimate in content["comparison"].items()}
         return Evaluated(
-            path, content["quantizer"], content, Comparison(**measured), content["report"], content["tasks"]
+            path,
+            content["quantizer"],
+            content,
+            Comparison(**measured),
+            content["report"],
+            content["tasks"],
+            content.get("step", {}),
         )
     except FileNotFoundError as error:
         raise StoreError(f"{path}: no such file; expected one that 'landscape evaluate' wrote") from error
@@ -230,6 +243,7 @@ def _measured(
         },
         "report": report,
         "tasks": job.exam.sit(loaded, weights, str(way), reporter) if job.exam is not None else {},
+        "step": job.step.measure(loaded, job.text, weights, str(way), reporter) if job.step and weights else {},
         "quantize_seconds": round(seconds, 3),
     }
     return json.dumps(content, indent=1, default=_plain).encode(), notes
@@ -255,7 +269,7 @@ def _streams(job: _Job, ways: Sequence[_Way], reporter: Reporter) -> bool:
     whole = [way for way in ways if way.packed is not None or (way.quantizer is not None and way.quantizer.engine)]
     if config.stream == "always" and whole:
         raise OptionError(f"--stream always with {whole[0]}: needs the whole model in memory; use --stream never")
-    if config.stream != "auto" or whole or job.exam is not None:
+    if config.stream != "auto" or whole or job.exam is not None or job.step is not None:
         return config.stream == "always"
     needed = 4 * stored_parameters(job.checkpoint) * (1 if set(ways) == {_Way()} else 2)
     free = available(job.device)
@@ -286,7 +300,7 @@ def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
         name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "quant", "packed")
     }
     resolved |= {"model": str(job.checkpoint), "task_folder": config.task_folder.name if config.task_folder else None}
-    for name in ("text", "calibration", "tokenizer"):
+    for name in ("text", "calibration", "tokenizer", "prev"):
         resolved[name] = display_name(resolved[name]) if resolved[name] else None
     calibration = text.calibration if way.needs_calibration else None
     return {

@@ -107,6 +107,39 @@ def predecessors(checkpoint: Checkpoint) -> Iterator[str]:
         yield f"@{name}"
 
 
+def revisions(run: str | Path) -> list[str]:
+    """All revisions of a run: folders on disk, or the Hub's branches and tags, or those in its cache without the Hub.
+
+    Raises:
+        ModelError: no such model on the Hub or none of its files for this user, and no copy of any in the cache.
+    """
+    if isinstance(run, Path):
+        return [name for name in _folders(run) if not name.startswith(".")]  # those are still being written
+    try:
+        names = _listed(run)
+        _require_access(run, names)
+    except Exception as error:
+        if cached := _cached_revisions(run):
+            return cached
+        raise _refused(run, None, error) from error
+    return names
+
+
+def is_cached(reference: str) -> bool:
+    """Whether a checkpoint of the Hub lies in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    name, _, revision = reference.partition("@")
+    return isinstance(try_to_load_from_cache(name, "config.json", revision=revision or "main"), str)
+
+
+def forget(checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint of the Hub from the local cache; what other revisions share stays."""
+    from huggingface_hub import scan_cache_dir
+
+    scan_cache_dir().delete_revisions(checkpoint.identity.removeprefix("commit:")).execute()
+
+
 def _step(name: str) -> int:
     step = step_of(name)
     return -1 if step is None else step
@@ -126,7 +159,8 @@ def _run_names(run: str | Path) -> list[str]:
 
 
 def _folders(run: Path) -> list[str]:
-    return sorted((child.name for child in run.iterdir() if (child / "config.json").is_file()), key=_step)
+    children = (child for child in run.iterdir() if not child.name.startswith("."))  # those are being written
+    return sorted((child.name for child in children if (child / "config.json").is_file()), key=_step)
 
 
 def _local(path: Path, revision: str | None) -> Checkpoint:
@@ -204,36 +238,42 @@ def _content_hash(folder: Path) -> str:
 
 
 def _hub(name: str, revision: str | None, remote_code: bool) -> Checkpoint:
-    from huggingface_hub import errors as hub
-
     reference = f"{name}@{revision}" if revision else name
     try:
         folder = _snapshot(name, revision, remote_code)
     except ModelError:
         raise
-    except hub.GatedRepoError as error:
-        raise ModelError(f"model {name}: gated; accept its terms on the Hub and log in with `hf auth login`") from error
-    except hub.RevisionNotFoundError as error:
-        near = _nearest(revision or "main", _hub_revisions(name))
-        raise ModelError(f"model {name}: no revision {revision or 'main'} on the Hub; {near}") from error
-    except hub.RepositoryNotFoundError as error:
-        raise ModelError(
-            f"model {name}: no such directory, and no such model on the Hub; check the spelling, or log in with "
-            "`hf auth login` if it is private"
-        ) from error
-    except hub.HFValidationError as error:
-        raise ModelError(f"model {name}: no such directory, and not a Hub id such as org/name") from error
     except Exception as error:  # whatever the network layers raise: without the files there is no model
-        offline = isinstance(error, hub.OfflineModeIsEnabled)
-        why = "HF_HUB_OFFLINE is set" if offline else f"the Hub gives none ({type(error).__name__}: {error})"[:200]
-        cached = _cached_revisions(name)
-        known = f" (it knows {', '.join(cached[:8])})" if cached else ""
-        raise ModelError(
-            f"model {reference}: no such directory, no complete copy in the local cache{known}, and {why}; "
-            "check the spelling and the network, or download it where there is one"
-        ) from error
+        raise _refused(name, revision, error) from error
     _require_complete(folder, reference)
     return Checkpoint(name, revision, f"commit:{folder.name}", folder, name)
+
+
+def _refused(name: str, revision: str | None, error: Exception) -> ModelError:
+    """What a person can do where the Hub gave no model."""
+    from huggingface_hub import errors as hub
+
+    reference = f"{name}@{revision}" if revision else name
+    if isinstance(error, hub.GatedRepoError):
+        return ModelError(f"model {name}: gated; accept its terms on the Hub and log in with `hf auth login`")
+    if isinstance(error, hub.RevisionNotFoundError):
+        near = _nearest(revision or "main", _hub_revisions(name))
+        return ModelError(f"model {name}: no revision {revision or 'main'} on the Hub; {near}")
+    if isinstance(error, hub.RepositoryNotFoundError):
+        return ModelError(
+            f"model {name}: no such directory, and no such model on the Hub; check the spelling, or log in with "
+            "`hf auth login` if it is private"
+        )
+    if isinstance(error, hub.HFValidationError):
+        return ModelError(f"model {name}: no such directory, and not a Hub id such as org/name")
+    offline = isinstance(error, hub.OfflineModeIsEnabled)
+    why = "HF_HUB_OFFLINE is set" if offline else f"the Hub gives none ({type(error).__name__}: {error})"[:200]
+    cached = _cached_revisions(name)
+    known = f" (it knows {', '.join(cached[:8])})" if cached else ""
+    return ModelError(
+        f"model {reference}: no such directory, no complete copy in the local cache{known}, and {why}; "
+        "check the spelling and the network, or download it where there is one"
+    )
 
 
 def _snapshot(name: str, revision: str | None, remote_code: bool) -> Path:
@@ -263,16 +303,35 @@ def _snapshot(name: str, revision: str | None, remote_code: bool) -> Path:
 
 def _hub_revisions(name: str) -> list[str]:
     """Branches and tags of a repository; those in the local cache when the Hub cannot be asked."""
+    try:
+        return _listed(name)
+    except Exception:  # offline or refused: the cache is the second-best answer
+        return _cached_revisions(name)
+
+
+def _listed(name: str) -> list[str]:
+    """Branches and tags of a repository, as the Hub lists them."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    try:
-        with suppress(HfHubHTTPError):  # that is an answer; list_repo_refs would wait for one without a limit
-            HfApi().model_info(name, timeout=_PATIENCE)
-        refs = HfApi().list_repo_refs(name)
-    except Exception:  # offline or refused: the cache is the second-best answer
-        return _cached_revisions(name)
+    with suppress(HfHubHTTPError):  # that is an answer; list_repo_refs would wait for one without a limit
+        HfApi().model_info(name, timeout=_PATIENCE)
+    refs = HfApi().list_repo_refs(name)
     return [ref.name for ref in [*refs.branches, *refs.tags]]
+
+
+def _require_access(name: str, names: list[str]) -> None:
+    """Raise the Hub's refusal of a gated repository, which lists its revisions to everybody and gives files to few."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import GatedRepoError
+
+    if names:
+        try:
+            get_hf_file_metadata(hf_hub_url(name, "config.json", revision=names[0]), timeout=_PATIENCE)
+        except GatedRepoError:
+            raise
+        except Exception:  # the list is there; whether a checkpoint can be loaded is `resolve`'s to tell
+            return
 
 
 def _cached_revisions(name: str) -> list[str]:

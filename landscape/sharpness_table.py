@@ -116,7 +116,7 @@ def _print_density(console: Console, section: Mapping[str, Any]) -> None:
 
 def _print_layers(console: Console, section: Mapping[str, Any]) -> None:
     order = np.argsort(-section["value"])
-    console.print(Text(f"\ntrace per layer, the {min(_LAYERS, len(order))} largest of {len(order)}", style="bold"))
+    console.print(Text(f"\ntrace per tensor, the {min(_LAYERS, len(order))} largest of {len(order)}", style="bold"))
     for index in order[:_LAYERS]:
         value, error = section["value"][index], section["standard_error"][index]
         console.print(Text(f"  {section['name'][index]:<48} {_short(value):>10} ± {_short(error)}"))

@@ -61,18 +61,34 @@ ALLOWED = {
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
     | {"curvature", "eigenvectors", "viewer"},
     "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
-    "evaluation": {"config", "evaluate", "evaluation_tasks", "inputs", "models", "packed", "quantize"}
+    "evaluation_step": {"config", "curvature", "evaluate", "inputs", "models", "objective", "packed", "references"}
+    | {"reporting"},
+    "evaluation": {
+        "config",
+        "evaluate",
+        "evaluation_step",
+        "evaluation_tasks",
+        "inputs",
+        "models",
+        "packed",
+        "quantize",
+    }
     | {"mapped", "references", "reporting", "results", "streaming", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "pretraining": {"config", "models", "references", "reporting", "results", "texts", "training"},
     "averaging": {"config", "models", "references", "reporting", "training"},
+    "trajectories": {"references", "training"},
     "training_table": {"averaging", "pretraining", "terminal"},
+    "study": {"averaging", "config", "curvature", "evaluation", "mapped", "quantize", "references", "reporting"}
+    | {"sharpness", "texts", "training", "trajectories"},
+    "correlations": {"config", "statistics", "study"},
+    "study_table": {"correlations", "study", "terminal"},
     "__main__": {"cli"},
     "terminal": {"basin", "slices", "viewer"},
     "frontier": {"config", "evaluation", "viewer"},
     "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
-    "cli": {"averaging", "pretraining", "training_table"}
+    "cli": {"averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
     | {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"averaging", "pretraining"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from landscape.config.geometry import PLANES, RANDOM, SharpnessConfig, SliceConfig
 from landscape.config.quantization import PAPER, EvaluateConfig, FrontierConfig, QuantizeConfig
+from landscape.config.study import CorrelateConfig, StudyConfig
 from landscape.config.text import MeasurementConfig, TextConfig
 from landscape.config.training import AverageConfig, TrainConfig
 
@@ -16,12 +17,14 @@ __all__ = [
     "PLANES",
     "RANDOM",
     "AverageConfig",
+    "CorrelateConfig",
     "EvaluateConfig",
     "FrontierConfig",
     "MeasurementConfig",
     "QuantizeConfig",
     "SharpnessConfig",
     "SliceConfig",
+    "StudyConfig",
     "TextConfig",
     "TrainConfig",
 ]

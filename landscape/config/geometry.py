@@ -128,7 +128,7 @@ class SharpnessConfig(MeasurementConfig):
     max_products: int = option(100, "Hessian products at most, for each end of the spectrum.")
     trace_error: float = option(0.02, "Relative standard error at which the trace is good enough.")
     max_probes: int = option(200, "Probes of the trace at most.")
-    layers: bool = option(False, "The trace per layer too, from products instead of losses.")
+    layers: bool = option(False, "The trace of every tensor too, from products instead of losses.")
     vectors: bool = option(False, "Keep the eigenvectors too, as NAME.top.safetensors and NAME.bottom.safetensors.")
     start: Path | None = option(
         None, "Begin at the eigenvectors in this file: those of the checkpoint before save products."

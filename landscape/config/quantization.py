@@ -43,6 +43,16 @@ class EvaluateConfig(TextConfig):
     task_folder: Path | None = option(
         None, "Task files of lm-eval (YAML) of your own, with their data; such files may name code to run."
     )
+    second_order: bool = option(
+        False,
+        "Also g·δ + ½ δᵀHδ of δ = Θ̂ − Θ beside the change it predicts, the losses along δ, and its critical sharpness.",
+    )
+    curvature_tokens: int | None = option(
+        None, "Evaluation tokens that the second order is taken on. Default: 204,800, or 4096 for a short context."
+    )
+    prev: str | None = option(
+        None, "With --second-order: Θ_{K−1}, as @revision or any reference, whose distance and angle to δ are wanted."
+    )
     draws: int = option(2000, "Resamplings of the windows, and of the questions, behind every interval.")
     stream: Literal["auto", "always", "never"] = option(
         "auto",
@@ -56,8 +66,16 @@ class EvaluateConfig(TextConfig):
         object.__setattr__(self, "task_folder", Path(self.task_folder) if self.task_folder else None)
         for name, least in (("draws", 100), ("shots", 0), ("limit", 1)):
             self._at_least(name, least)
+        self._at_least("curvature_tokens", 1)
         self._one_of("dtype", DTYPES)
         self._one_of("stream", STREAMS)
+        if not self.second_order:
+            for name in ("curvature_tokens", "prev"):
+                if getattr(self, name) is not None:
+                    word = name.replace("_", "-")
+                    raise OptionError(f"--{word} {getattr(self, name)}: belongs to --second-order")
+        elif self.stream == "always":
+            raise OptionError("--stream always with --second-order: needs the whole model in memory; leave one out")
         if self.stream == "always":
             for name in ("tasks", "packed"):
                 if getattr(self, name) is not None:

@@ -58,7 +58,13 @@ def quantize_matrices(
         rounded, took = _round(recipe, weight, basis)
         saturation, misalignment = fit_of(weight, rounded)
         result = basis.back(rounded.weight, matrix)
-        told = {"saturation": saturation, "misalignment": misalignment, "redundant_inputs": singular, **took}
+        told = {
+            "grid_step": basis.grid_step(rounded.step, matrix),
+            "saturation": saturation,
+            "misalignment": misalignment,
+            "redundant_inputs": singular,
+            **took,
+        }
         done.append((result, layer_report(name, matrix, result, recipe, inputs, mask, told)))
     return done
 
@@ -92,6 +98,13 @@ class _Basis:
         if (act_order, damping) not in self.factors:
             self.factors[act_order, damping] = Factor.of(self.gram, act_order, damping)
         return self.factors[act_order, damping]
+
+    def grid_step(self, step: Tensor, matrix: Tensor) -> float:
+        """The root mean square step, as long as it is in the coordinates of W: scales undone, a rotation keeps it."""
+        step = step.expand(matrix.shape)
+        step = step if self.scales is None else step / self.scales
+        step = step if self.kept is None else step.masked_fill(self.kept, 0)
+        return float(step.square().mean(dtype=torch.float64)) ** 0.5
 
     def back(self, rounded: Tensor, matrix: Tensor) -> Tensor:
         rounded = rounded if self.rotation is None else self.rotation.undo(rounded)
@@ -177,6 +190,7 @@ def layer_report(
         whole = energy(matrix, inputs.gram) or math.nan
         told = {
             **told,
+            "output_shift": energy(result - matrix, inputs.gram) / (float(inputs.gram.trace()) or math.nan),
             "output_error": energy(result - matrix, inputs.gram) / whole,
             "rtn_output_error": energy(nearest - matrix, inputs.gram) / whole,
             "dead_inputs": int((inputs.gram.diagonal() == 0).sum()),

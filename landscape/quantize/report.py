@@ -26,6 +26,8 @@ class LayerReport:
         group_size: weights that share a scale.
         bits_per_weight: what storing it takes, scales and offsets and what was kept included.
         step_norm: ‖δ‖.
+        grid_step: root mean square distance between neighbouring levels, over the weights; NaN where it is not known.
+        output_shift: ‖Xδᵀ‖² / ‖X‖², which is ‖δ‖²/inputs for errors that know nothing of X; NaN without inputs.
         weight_error: ‖δ‖ / ‖W‖.
         output_error: ‖Xδᵀ‖² / ‖XWᵀ‖² on the calibration inputs; NaN for a method that looks at none.
         rtn_output_error: the same for round-to-nearest with the same bits, groups and levels.
@@ -50,6 +52,8 @@ class LayerReport:
     bits_per_weight: float
     step_norm: float
     weight_error: float
+    grid_step: float = math.nan
+    output_shift: float = math.nan
     output_error: float = math.nan
     rtn_output_error: float = math.nan
     excess_kurtosis: float = math.nan

@@ -56,7 +56,7 @@ def trace(
 
     known = saved["samples"] if saved else None
     if config.layers or config.adam:
-        layers = operator.space.layers() if config.layers else None
+        layers = {name: (place,) for name, place in operator.space.where().items()} if config.layers else None
         block = max(1, min(8, int(0.1 * available(seen.device) / (8 * seen.n))))  # probes and their products
         found = curvature.hutchinson(seen, budget, config.seed, block, layers, known=known, on_round=on_round)
     else:

@@ -58,8 +58,8 @@ def correlate(
 
     With `given`, the coefficient is that of the residuals of least squares on those columns and a constant; for ρ and τ
     columns are ranked before. The interval is atanh(r) ± t·s, taken back by tanh: s is the standard deviation over
-    resamplings of blocks of neighbouring checkpoints within each run (`landscape.statistics.resampling`), t the quantile of
-    Student's t with a degree of freedom for every block but one.
+    resamplings of blocks of neighbouring checkpoints within each run (`landscape.statistics.resampling`), t the
+    quantile of Student's t with a degree of freedom for every block but one.
 
     Args:
         x: one number a row; rows of a run in the order of training. Rows with a number that is not finite are left out.

@@ -1,0 +1,90 @@
+"""Tables on disk: Parquet, with CSV beside it for people; written whole, read back as rows or columns."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from landscape.errors import MissingExtraError, StoreError
+from landscape.files import write_whole
+from landscape.study.columns import LAYERS, STUDY, Columns
+
+SCHEMA = 1
+FILES: dict[str, Columns] = {"study": STUDY, "layers": LAYERS}
+Row = Mapping[str, Any]
+
+
+def check_pyarrow() -> None:
+    """Raise `MissingExtraError` where there is no pyarrow."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "study", "a table") from error
+
+
+def write(folder: Path, name: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+    """Replace NAME.parquet and NAME.csv in `folder`; `facts` and what each column means go into the Parquet file.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        StoreError: the disk refuses them.
+    """
+    check_pyarrow()
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    columns = FILES[name]
+    fields = [
+        pa.field(column, getattr(pa, kind)(), metadata={"meaning": meaning})
+        for column, (kind, meaning) in columns.items()
+    ]
+    about = {"landscape": json.dumps({"kind": name, "schema": SCHEMA, **facts}, sort_keys=True)}
+    schema = pa.schema(fields, metadata=about)
+    plain = [{column: _plain(row.get(column), kind) for column, (kind, _) in columns.items()} for row in rows]
+    table = pa.Table.from_pylist(plain, schema=schema)
+    memory = io.BytesIO()
+    parquet.write_table(table, memory)
+    text = io.BytesIO()
+    csv.write_csv(table, text)
+    write_whole(folder / f"{name}.parquet", memory.getvalue())
+    write_whole(folder / f"{name}.csv", text.getvalue())
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table, or of study.parquet in a folder; empty cells are None.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        StoreError: no such file, damaged, or no table of a study.
+    """
+    check_pyarrow()
+    from pyarrow import parquet
+
+    file = path / "study.parquet" if path.is_dir() else path
+    if not file.is_file():
+        raise StoreError(
+            f"{path}: no table there; expected study.parquet as 'landscape study' writes it, or its folder"
+        )
+    try:
+        table = parquet.read_table(file)
+        facts = json.loads((table.schema.metadata or {})[b"landscape"])
+        if facts["kind"] not in FILES or facts["schema"] != SCHEMA:
+            raise ValueError(facts["kind"])
+    except Exception as error:  # pyarrow raises several kinds of its own, and OSError for what is no Parquet at all
+        raise StoreError(f"{file}: not a table of a study, or a damaged one; run 'landscape study' again") from error
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def read_all(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The rows of several tables."""
+    return [row for path in paths for row in read(path)]
+
+
+def _plain(value: Any, kind: str) -> Any:
+    if value is None or (isinstance(value, float) and value != value and kind == "int64"):
+        return None
+    return {"int64": int, "float64": float, "string": str}[kind](value)
