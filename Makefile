@@ -56,7 +56,7 @@ evaluate: $(INSTALLED) ## what quantization costs, with intervals: the bundled r
 	@$(BIN)/landscape evaluate '$(MODEL)' $(options)
 
 train: $(INSTALLED) ## train a recipe: make train RECIPE=p1-160m-tiny CHANGES='text=corpus.jsonl seed=2' OUT=runs/mine
-	@$(if $(NPROC),$(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape) train '$(or $(RECIPE),analyses/recipes/tiny.yaml)' $(CHANGES) $(options)
+	@$(if $(NPROC),$(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape) train '$(or $(RECIPE),analyses/lab/recipes/tiny.yaml)' $(CHANGES) $(options)
 
 average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN=runs/mine WINDOW=5 EVERY=500
 	@$(BIN)/landscape average '$(RUN)' $(options)

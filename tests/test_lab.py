@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from analyses import experiments as lab
-from analyses import report
-from analyses.claims import FAILS, HOLDS, OPEN, Contrast, judge
-from analyses.differences import CLAIMS, verdicts
-from analyses.experiments import EXPERIMENTS, planned
-from analyses.measured import Interval, Measured
-from analyses.plan import Planned
-from analyses.sizes import SIZES
-from analyses.worker import INDEX, index_of
+from analyses.lab import experiments as lab
+from analyses.lab import report
+from analyses.lab.claims import FAILS, HOLDS, OPEN, Contrast, judge
+from analyses.lab.differences import CLAIMS, verdicts
+from analyses.lab.experiments import EXPERIMENTS, planned
+from analyses.lab.measured import Interval, Measured
+from analyses.lab.plan import Planned
+from analyses.lab.sizes import SIZES
+from analyses.lab.worker import INDEX, index_of
 from landscape.evaluate import WindowLosses, compare
 from landscape.training.run import Run
 

@@ -64,7 +64,7 @@ def test_every_name_is_an_option(target: str, command: str):
 
 
 def test_training_targets_pass_their_names_on():
-    assert "landscape train 'analyses/recipes/tiny.yaml'" in make("train").stdout
+    assert "landscape train 'analyses/lab/recipes/tiny.yaml'" in make("train").stdout
     made = make("train", "RECIPE=r.yaml", "CHANGES=seed=2 steps=5", "FORK=runs/a@3", "OUT=runs/b").stdout
     assert "landscape train 'r.yaml' seed=2 steps=5 --fork 'runs/a@3' --out 'runs/b'" in " ".join(made.split())
     assert "torchrun --nproc-per-node 2 -m landscape train" in make("train", "NPROC=2").stdout

@@ -1,6 +1,6 @@
 """One run of a plan: train it, average it, evaluate its checkpoints. A process of its own, started by `analyses.lab`.
 
-python -m analyses.worker SIZE LETTERS RUN FOLDER
+python -m analyses.lab.worker SIZE LETTERS RUN FOLDER
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from analyses.plan import Planned
-from analyses.sizes import SIZES, Size
+from analyses.lab.plan import Planned
+from analyses.lab.sizes import SIZES, Size
 from landscape.averaging import average_checkpoints
 from landscape.config import AverageConfig, TrainConfig
 from landscape.errors import LandscapeError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from analyses.plan import Lawa, Plan, Planned
+from analyses.lab.plan import Lawa, Plan, Planned
 from landscape.training.recipe import Recipe
 
 PAPER = 190_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyses.experiments import planned
-from analyses.plan import Plan
+from analyses.lab.experiments import planned
+from analyses.lab.plan import Plan
 from landscape.config import EvaluateConfig
 from landscape.training import recipe
 from landscape.training.recipe import Recipe

@@ -20,11 +20,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from analyses import report
-from analyses.experiments import EXPERIMENTS
-from analyses.plan import Plan, Planned
-from analyses.sizes import SIZES
-from analyses.worker import INDEX, index_of
+from analyses.lab import report
+from analyses.lab.experiments import EXPERIMENTS
+from analyses.lab.plan import Plan, Planned
+from analyses.lab.sizes import SIZES
+from analyses.lab.worker import INDEX, index_of
 from landscape.training.run import Run
 
 _EVALUATION = 30  # what measuring one checkpoint takes, in updates of the tiny recipe; for the bar alone
@@ -63,7 +63,7 @@ def go(plan: Plan, size: str, letters: str, folder: Path, jobs: int) -> None:
                 for run in ready[: jobs - len(running)]:
                     log = folder / f"{run.name}.log"
                     with open(log, "wb") as file:
-                        command = [sys.executable, "-m", "analyses.worker", size, letters, run.name, str(folder)]
+                        command = [sys.executable, "-m", "analyses.lab.worker", size, letters, run.name, str(folder)]
                         running[run.name] = subprocess.Popen(
                             command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=surroundings
                         )

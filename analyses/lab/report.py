@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from analyses import experiments as lab
-from analyses import figures
-from analyses.claims import Contrast, Verdict
-from analyses.differences import verdicts
-from analyses.measured import Interval, Measured
-from analyses.plan import Plan
-from analyses.sizes import Size
+from analyses.lab import experiments as lab
+from analyses.lab import figures
+from analyses.lab.claims import Contrast, Verdict
+from analyses.lab.differences import verdicts
+from analyses.lab.measured import Interval, Measured
+from analyses.lab.plan import Plan
+from analyses.lab.sizes import Size
 from landscape.files import write_whole
 from landscape.training.run import Run
 

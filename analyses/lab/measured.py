@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analyses.plan import Plan, Planned
-from analyses.worker import INDEX, index_of
+from analyses.lab.plan import Plan, Planned
+from analyses.lab.worker import INDEX, index_of
 from landscape.training.run import Run
 
 DRAWS = 2000
@@ -41,7 +41,7 @@ class Measured:
     """The measurements of all runs of a plan."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        """Read what `analyses.worker` left in `folder`."""
+        """Read what `analyses.lab.worker` left in `folder`."""
         self.plan, self._folder = plan, folder
         self._sums: dict[tuple[str, str, str], np.ndarray] = {}
         counts: list[int] = []

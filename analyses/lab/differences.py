@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from analyses import claims
-from analyses import experiments as lab
-from analyses.claims import Contrast, Verdict, end_of, judge
-from analyses.measured import Interval, Measured
+from analyses.lab import claims
+from analyses.lab import experiments as lab
+from analyses.lab.claims import Contrast, Verdict, end_of, judge
+from analyses.lab.measured import Interval, Measured
 
 SAME = 0.1  # of ΔQ: what two ways may differ by and be called the same
 

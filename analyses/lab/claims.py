@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyses import experiments as lab
-from analyses.measured import Interval, Measured
-from analyses.plan import Lawa
+from analyses.lab import experiments as lab
+from analyses.lab.measured import Interval, Measured
+from analyses.lab.plan import Lawa
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not resolved"
 FLAT = 0.25  # d ln ΔQ / d ln tokens: half of the 0.51 that arXiv 2411.04330 finds where budgets grow

@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analyses import experiments as lab
-from analyses.measured import Interval, Measured
-from analyses.plan import Lawa, Planned
+from analyses.lab import experiments as lab
+from analyses.lab.measured import Interval, Measured
+from analyses.lab.plan import Lawa, Planned
 from landscape.files import write_whole
 from landscape.viewer.figure import STYLE
 

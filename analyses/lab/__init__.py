@@ -1,0 +1,1 @@
+"""The controlled experiments: training runs at several sizes, measured and judged (docs/lab.md)."""
