@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab test check format reference bench-slices bench-curvature bench-quantize bench-training clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures test check format reference bench-slices bench-curvature bench-quantize bench-training clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -22,7 +22,8 @@ evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE STREAM DEVIC
 train_takes := RECIPE CHANGES NPROC FORK OUT DEVICE MICRO_BATCH
 average_takes := RUN KIND WINDOW EVERY DECAY OUT
 lab_takes := SIZE EXPERIMENTS JOBS OUT
-positional := MODEL RECIPE CHANGES NPROC RUN SIZE $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
+figures_takes := TABLES OUT
+positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
@@ -40,7 +41,7 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness quantize evaluate train average lab,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate train average lab figures,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -63,6 +64,9 @@ average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN
 
 lab: $(INSTALLED) ## the controlled experiments, judged: make lab SIZE=tiny (an hour and a half on two cores) EXPERIMENTS=ABC
 	@$(BIN)/python -W ignore -m analyses.lab '$(or $(SIZE),tiny)' $(options)
+
+figures: $(INSTALLED) ## the questions of the papers, drawn and judged from tables: all in data/studies, or TABLES='studies/mine …'
+	@$(BIN)/python -W ignore -m analyses.figures $(TABLES) $(options)
 
 test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
 	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)

@@ -5,6 +5,7 @@ Workers write where the study lies, which has to be a folder that all of them se
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from landscape.study.plan import Task
 from landscape.study.work import do
 
 Done = Callable[[Task, str], None]
+_PATIENCE = 5.0  # seconds for a cluster to answer
 _BYTES = 24  # a parameter: Θ, Θ̂, their difference, a vector and its product, and room for a graph
 
 
@@ -31,12 +33,7 @@ def run(config: StudyConfig, tasks: Sequence[Task], reporter: Reporter, on_done:
     ray = _ray()
     begun = not ray.is_initialized()
     if begun:
-        try:
-            ray.init(address=config.address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        except ConnectionError as error:
-            raise StudyError(
-                f"--address {config.address}: no Ray cluster answers there; begin one with 'ray start'"
-            ) from error
+        _begin(ray, config.address)
     try:
         needs = _needs(config, tasks[0], ray)
         remote = ray.remote(do).options(max_retries=config.retries, **needs)
@@ -49,6 +46,20 @@ def run(config: StudyConfig, tasks: Sequence[Task], reporter: Reporter, on_done:
     finally:
         if begun:
             ray.shutdown()
+
+
+def _begin(ray: Any, address: str | None) -> None:
+    refusal = f"--address {address}: no Ray cluster answers there; begin one with 'ray start', or leave --address out"
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # Ray itself would try for minutes
+        try:
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        except (OSError, OverflowError) as error:
+            raise StudyError(refusal) from error
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    except (ConnectionError, ValueError) as error:
+        raise StudyError(refusal) from error
 
 
 def _result(ray: Any, ended: Any, task: Task, config: StudyConfig) -> str:

@@ -1,0 +1,143 @@
+"""A figure as a page that opens from disk, offline: plotly's script lies beside it, one for all pages of a folder."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+from plotly.subplots import make_subplots
+
+from analyses.drawing import MARKERS, SYMBOL, Figure, Panel, Series
+from landscape.files import write_whole
+from landscape.viewer.style import FONT, axis, layout
+
+SCRIPT = "plotly.min.js"
+_DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
+_SIGNS = dict(zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "x", "cross"), strict=True))
+_ROW, _SPACE = 260, 90  # pixels of a row of panels, and of what lies around all of them
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>$title</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body{font-family:$font;color:#1f2933;max-width:1150px;margin:2em auto;padding:0 1em;line-height:1.45}
+h1{font-size:1.35em}p,li{font-size:.95em}li{margin:.35em 0;overflow-wrap:anywhere}.plot{overflow-x:auto}</style>
+<script src="$script"></script></head>
+<body><h1>$title</h1><p>$caption</p><div class="plot">$plot</div><ul>$lines</ul></body></html>
+""")
+
+
+def write(figure: Figure, title: str, lines: Sequence[str], folder: Path) -> Path:
+    """NAME.html in `folder`, with verdicts below the plot; what comes from tables is shown, never obeyed."""
+    script = folder / SCRIPT
+    if not script.exists():
+        write_whole(script, get_plotlyjs().encode())
+    # plotly writes "<", ">" and "/" of its JSON as \\u003c and so on: nothing in the data can end the script.
+    plot = to_html(draw(figure), include_plotlyjs=False, full_html=False, div_id=figure.name)
+    page = _PAGE.substitute(
+        title=html.escape(title),
+        caption=html.escape(figure.caption),
+        font=FONT,
+        script=SCRIPT,
+        plot=plot,
+        lines="".join(f"<li>{html.escape(line)}</li>" for line in lines),
+    )
+    path = folder / f"{figure.name}.html"
+    write_whole(path, page.encode())
+    return path
+
+
+def draw(figure: Figure) -> go.Figure:
+    """As plotly has it."""
+    columns = max(map(len, figure.rows))
+    titles = [_text(panel.title) for row in figure.rows for panel in [*row, *[Panel(())] * (columns - len(row))]]
+    share_x, share_y = "columns" if figure.share_x else False, "rows" if figure.share_y else False
+    made = make_subplots(len(figure.rows), columns, subplot_titles=titles, shared_xaxes=share_x, shared_yaxes=share_y)
+    shown: set[str] = set()
+    for row, panels in enumerate(figure.rows, start=1):
+        for column, panel in enumerate(panels, start=1):
+            place = {"row": row, "col": column}
+            if panel.field is not None:
+                field = panel.field
+                made.add_trace(
+                    go.Contour(x=field.x, y=field.y, z=field.values.T, coloraxis="coloraxis", hoverinfo="x+y+z"),
+                    **place,
+                )
+            for each in panel.series:
+                _series(made, each, place, shown)
+            for x in panel.marks:
+                made.add_vline(x=x, line={"color": "#999999", "width": 1, "dash": "dot"}, **place)
+            _axes(made, figure, panel, place)
+    sizes = {"width": 1100 if columns > 1 else 700, "height": _SPACE + _ROW * len(figure.rows)}
+    made.update_layout(
+        **layout() | {"showlegend": True} | sizes, legend={"title": {"text": _text(figure.legend_title)}}
+    )
+    if figure.colours:
+        colours = figure.colours
+        bar = {"title": {"text": _text(colours.title)}}
+        made.update_layout(
+            coloraxis={"cmin": colours.low, "cmax": colours.high, "colorscale": "Viridis", "colorbar": bar}
+        )
+    return made
+
+
+def _series(made: go.Figure, each: Series, place: dict[str, int], shown: set[str]) -> None:
+    label = _text(each.label)
+    in_legend = bool(label) and label not in shown
+    shown.add(label)
+    mode = "+".join(filter(None, ("lines" if each.dash else "", "markers" if each.marker else "")))
+    bounds: dict[str, Any] = {}
+    if len(each.low):
+        above = [high - y for high, y in zip(each.high, each.y, strict=True)]
+        below = [y - low for low, y in zip(each.low, each.y, strict=True)]
+        bounds["error_y"] = {"array": above, "arrayminus": below, "symmetric": False, "thickness": 1, "width": 0}
+    made.add_trace(
+        go.Scatter(
+            x=list(each.x),
+            y=list(each.y),
+            mode=mode,
+            name=label,
+            legendgroup=label,
+            showlegend=in_legend,
+            line={"color": each.colour, "dash": _DASHES.get(each.dash, "solid"), "width": 1.5},
+            marker={"color": each.colour, "symbol": _SIGNS.get(each.marker, "circle"), "size": 6},
+            text=[html.escape(name) for name in each.names] or None,
+            hoverinfo="x+y+text+name",
+            **bounds,
+        ),
+        **place,
+    )
+
+
+def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) -> None:
+    last = place["row"] == len(figure.rows) or not figure.share_x
+    first = place["col"] == 1 or not figure.share_y
+    x, y = axis(_text(panel.x_title) if last else ""), axis(_text(panel.y_title) if first else "")
+    if panel.ticks:
+        x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [_text(word) for _, word in panel.ticks]}
+    if panel.y_limits and panel.y_scale == "linear":
+        y["range"] = list(panel.y_limits)
+    made.update_xaxes(type=panel.x_scale, **x, **place)
+    made.update_yaxes(type=panel.y_scale, **y, **place)
+    if panel.identity and (ends := panel.ends()):
+        line = go.Scatter(x=ends, y=ends, mode="lines", line={"color": "#999999", "width": 1}, showlegend=False)
+        made.add_trace(line, **place)
+
+
+def _text(words: str) -> str:
+    """Words as plotly and a browser read them, subscripts as such.
+
+    >>> _text("λ_max <b>")
+    'λ<sub>max</sub> &lt;b&gt;'
+    """
+    return SYMBOL.sub(_below, html.escape(words))
+
+
+def _below(found: re.Match[str]) -> str:
+    below = found[3] or found[4]
+    return f"{found[1]}{found[2]}" + (f"<sub>{below}</sub>" if below else "")

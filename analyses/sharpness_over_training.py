@@ -1,0 +1,114 @@
+"""Figures 9 and 26 of arXiv 2510.06213: λ_max and trace along training, with the learning rate, and by peak rate.
+
+The paper: both surge when the rate decays, the trace mirrors the quantization error, and a higher peak rate ends lower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from analyses.budgets import late, rise, same_length
+from analyses.contrasts import between_peaks
+from analyses.drawing import COOLED, GREY, Figure
+from analyses.lab.claims import Contrast, Verdict
+from analyses.lab.measured import Interval
+from analyses.panels import Line, Measure, Side, stacked
+from analyses.peak_rate import by_peak, same_steps
+from analyses.question import Answer, choose, found, lab, verdict, with_interval
+from analyses.runs import Cooldown, joined, seeds, whole
+from analyses.tables import Table, column, is_number
+from landscape.config import CorrelateConfig
+from landscape.correlations import correlate_tables
+from landscape.errors import StudyError
+from landscape.statistics.change import change_point
+
+QUESTION = "Does the curvature rise when the rate decays, and does the error follow it?"
+CURVATURES = {"trace": "tr H", "lambda_max": "λ_max"}
+_MEASURES = [Measure("learning_rate", "learning rate"), *(Measure(n, t, scale="log") for n, t in CURVATURES.items())]
+_EARLY = 0.15  # of the steps, in which curvature settles
+_NEAR = 0.1  # of the steps, that a break may lie from the start of the cooldown
+
+
+def answer(tables: Sequence[Table]) -> Answer:
+    """Curvature along the stable run and its cooldowns, where it breaks, and what hangs together with ΔQ."""
+    what = "curvature along a stable run and cooldowns of one length from at least two of its steps"
+    table, cooled = choose(tables, lambda each: same_length(each) if _curved(each) else [], what, lab("A"))
+    sides = [
+        Side(f"seed {seed}", _lines(table, [each for each in cooled if each.seed == seed])) for seed in seeds(cooled)
+    ]
+    caption = f"Study {table.name}: learning rate, trace and largest eigenvalue of the Hessian. Bands: 95 %."
+    figures = [Figure("sharpness_over_training", caption, stacked(table, sides, _MEASURES))]
+    verdicts = [_rises(table, cooled, name) for name in CURVATURES] + [_breaks(table, cooled, n) for n in CURVATURES]
+    if peaks := same_steps(table):
+        sides = [Side(f"seed {seed}", tuple(by_peak(table, peaks, seed))) for seed in seeds(peaks)]
+        caption = f"Study {table.name}: the same by peak rate; dashed: cooldown. Bands: 95 %."
+        rows = stacked(table, sides, _MEASURES[1:])
+        figures.append(Figure("sharpness_over_training-peaks", caption, rows, legend_title="peak rate"))
+        verdicts += [_ordered(table, peaks, name) for name in CURVATURES]
+    return Answer((table.name,), tuple(figures), found(*verdicts), tuple(_together(table)))
+
+
+def _curved(table: Table) -> bool:
+    return any(is_number(row["trace"]) for row in table.checkpoints)
+
+
+def _lines(table: Table, cooled: Sequence[Cooldown]) -> tuple[Line, ...]:
+    lines = [Line(partial(joined, table, each), "cooldown", COOLED) for each in cooled]
+    return (*lines, Line(partial(table.line, cooled[0].stable), "constant rate", GREY))
+
+
+def _rises(table: Table, cooled: Sequence[Cooldown], name: str) -> Verdict | None:
+    some = table.quantizers[0]  # curvature is that of Θ, whatever the quantizer
+    contrasts = [contrast for each in late(cooled) for contrast in rise(table, each, some, name)]
+    rule = "at the end of the cooldown less the mean of stable checkpoints around its start, above 0"
+    return verdict(f"{CURVATURES[name]} rises in the cooldown", "", rule, contrasts, (0.0, math.inf), percent=False)
+
+
+def _breaks(table: Table, cooled: Sequence[Cooldown], name: str) -> Verdict | None:
+    """Along the stable run and the cooldown with most checkpoints from there: where the logarithm breaks."""
+    contrasts = []
+    for seed in seeds(cooled):
+        each = max(
+            (one for one in late(cooled) if one.seed == seed),
+            key=lambda one: (len(table.line(one.run, table.quantizers[0])), one.start),
+            default=None,
+        )
+        if each is None:
+            continue
+        rows = [row for row in whole(table, each, table.quantizers[0]) if row["step"] >= _EARLY * each.end]
+        try:
+            broken = change_point(column(rows, "step"), np.log(column(rows, name)))
+        except StudyError:
+            continue
+        place = [(step - each.start) / each.end for step in (broken.at, broken.low, broken.high)]
+        contrasts.append(Contrast(f"break less start, of {each.end:,} steps", seed, Interval(*place)))
+    rule = f"the break of its logarithm lies within ±{_NEAR:.0%} of the steps from the start of the cooldown"
+    return verdict(f"{CURVATURES[name]} breaks where the rate does", "", rule, contrasts, (-_NEAR, _NEAR))
+
+
+def _ordered(table: Table, peaks: Sequence[Cooldown], name: str) -> Verdict | None:
+    contrasts = between_peaks(table, peaks, table.quantizers[0], name)
+    rule = "a higher peak rate ends lower: differences below 0"
+    return verdict(f"{CURVATURES[name]} ordered by peak rate", "", rule, contrasts, (-math.inf, 0.0), percent=False)
+
+
+def _together(table: Table) -> list[str]:
+    """Curvature with ΔQ in logarithms: raw, from checkpoint to checkpoint, and given step and loss."""
+    config = CorrelateConfig([str(table.path)], x=",".join(CURVATURES), lag=0, draws=500)
+    sentences: dict[tuple[str, str], list[str]] = {}
+    for each in correlate_tables(config):
+        words = sentences.setdefault((each.x, each.quantizer), [])
+        found_here = each.coefficients.get("spearman")
+        if found_here is not None:
+            interval = Interval(found_here.value, found_here.low, found_here.high)
+            words.append(f"{each.way} {with_interval(interval)}")
+        else:
+            words.append(f"{each.way}: {each.why}")
+    return [
+        f"Spearman's ρ of {CURVATURES[name]} and ΔQ, {quantizer}: {'; '.join(words)}"
+        for (name, quantizer), words in sentences.items()
+    ]

@@ -1,0 +1,309 @@
+"""The questions of the papers, asked of tables whose answers are known: budgets, rates, averages, decay, schedules."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_studies import (
+    GPTQ3,
+    GPTQ4,
+    averages,
+    budgets,
+    cooldown,
+    peaks,
+    public,
+    row,
+    stable,
+    study,
+)
+
+from analyses import (
+    averaging,
+    figures,
+    in_the_wild,
+    other_quantizers,
+    peak_rate,
+    schedules,
+    weight_decay,
+    windows,
+)
+from analyses import budgets as budgets_question
+from analyses.drawing import Figure, Panel, Series
+from analyses.interactive import SCRIPT
+from analyses.interactive import write as write_page
+from analyses.known import Known, mean
+from analyses.lab.claims import FAILS, HOLDS, OPEN, Verdict
+from analyses.printed import write as write_paper
+from analyses.question import Answer, Missing, said
+from analyses.tables import load
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def verdicts(answer: Answer) -> dict[str, str]:
+    """What was said of each claim, one quantizer each."""
+    return {each.claim: each.says for each in answer.verdicts}
+
+
+def about(answer: Answer, claim: str) -> Verdict:
+    return next(each for each in answer.verdicts if each.claim == claim)
+
+
+@pytest.mark.parametrize("question", figures.QUESTIONS, ids=figures.name_of)
+def test_without_rows_every_question_says_what_it_needs(question):
+    with pytest.raises(Missing) as missing:
+        question.answer([])
+    assert missing.value.what
+    assert "landscape " in missing.value.command
+
+
+@pytest.mark.parametrize(
+    ("made", "flat", "rises", "alike"),
+    [
+        ({"rise": 0.01, "growth": 0.0}, HOLDS, HOLDS, HOLDS),
+        ({"rise": -0.01, "growth": 0.7}, FAILS, FAILS, FAILS),
+        ({"rise": 0.01, "growth": 0.25}, OPEN, HOLDS, OPEN),
+        ({"rise": 0.0, "growth": 0.0}, HOLDS, OPEN, HOLDS),
+    ],
+)
+def test_budgets(tmp_path, made, flat, rises, alike):
+    answer = budgets_question.answer([study(tmp_path, budgets(**made))])
+    assert verdicts(answer) == {
+        "error flat at a constant rate": flat,
+        "error rises in the cooldown": rises,
+        "end errors alike across budgets": alike,
+    }
+    assert len(about(answer, "error rises in the cooldown").contrasts) == 2 * 5
+
+
+def test_what_cooldowns_are_compared_with_is_the_stable_run_around_their_start(tmp_path):
+    answer = budgets_question.answer([study(tmp_path, budgets(rise=0.01))])
+    contrasts = about(answer, "error rises in the cooldown").contrasts
+    for contrast in contrasts:
+        assert contrast.interval.value == pytest.approx(0.01, abs=3e-4)
+        # Windows give 1e-5; that checkpoints scatter by 1e-4 must be in it.
+        assert 2e-4 < contrast.interval.high - contrast.interval.low < 1e-3
+    assert sum(each.interval.low < 0.01 < each.interval.high for each in contrasts) >= 8
+
+
+def test_a_cooldown_that_was_not_measured_to_its_end_does_not_count(tmp_path):
+    rows = [each for each in budgets() if each["learning_rate"] > 1e-5 or "from4000" in each["run"]]
+    with pytest.raises(Missing, match="cooldowns of one length"):
+        budgets_question.answer([study(tmp_path, rows)])
+
+
+@pytest.mark.parametrize(
+    ("errors", "says"), [((0.05, 0.03, 0.02), HOLDS), ((0.02, 0.03, 0.05), FAILS), ((0.05, 0.02, 0.02), OPEN)]
+)
+def test_peak_rate(tmp_path, errors, says):
+    answer = peak_rate.answer([study(tmp_path, peaks(*errors))])
+    assert verdicts(answer) == {"ordered by peak rate": says}
+    assert f"{errors[-1] / errors[0]:.3g}"[:4] in answer.numbers[0]
+    assert "0.48" in answer.numbers[0]  # the paper's, at 4 bits
+
+
+@pytest.mark.parametrize(("loss_hat", "says"), [(3.0, HOLDS), (3.06, FAILS), (3.03, OPEN)])
+def test_averaging_is_judged_by_its_best_window(tmp_path, loss_hat, says):
+    answer = averaging.answer([study(tmp_path, averages(loss_hat))])
+    assert verdicts(answer)["LAWA beats decay"] == says
+    assert verdicts(answer)["LAWA beats decay before quantization"] == FAILS
+    assert "judged by lawa-20x500" in about(answer, "LAWA beats decay").rule
+    assert averaging.windows(study(tmp_path, averages(loss_hat))) == ["lawa-5x500", "lawa-20x500"]
+
+
+def test_averages_are_no_points_of_a_run(tmp_path):
+    table = study(tmp_path, averages(3.0))
+    assert len(table.line("stable-0.003-s1", GPTQ4)) == 10
+    assert len(table.line("stable-0.003-s1", GPTQ4, "lawa-5x500")) == 1
+    assert len(table.checkpoints) == len(table.rows) - 4
+
+
+@pytest.mark.parametrize(("effect", "says"), [(-0.005, HOLDS), (0.005, FAILS), (0.0, OPEN)])
+def test_weight_decay(tmp_path, effect, says):
+    rows = [
+        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * place)
+        for seed in (1, 2)
+        for place, decay in enumerate((0.0, 0.0005, 0.1))
+    ]
+    rows += [row("adamw-0.01-0.03-s1", 5000, delta_q=0.0321)]
+    answer = weight_decay.answer([study(tmp_path, rows)])
+    assert verdicts(answer) == {"weight decay reduces the error": says}
+    assert "λ 0.03" in answer.numbers[0]
+    assert "3.21 %" in answer.numbers[0]
+    with pytest.raises(Missing):
+        weight_decay.answer([study(tmp_path, rows[:1])])
+
+
+@pytest.mark.parametrize(("ratio", "says"), [(1.0, HOLDS), (1.3, FAILS), (1.1, OPEN)])
+def test_schedules_compare_at_one_budget_and_rate(tmp_path, ratio, says):
+    rows = []
+    for seed in (1, 2):
+        rows += stable(f"stable-0.003-s{seed}", lambda step: {"delta_q": 0.01}, 9000)
+        rows += cooldown(f"decay-0.003-s{seed}-from9000", 9000, 1000, lambda step, gone: {"delta_q": 0.02})
+        rows += cooldown(f"decay-0.003-s{seed}-from5000", 5000, 5000, lambda step, gone: {"delta_q": 0.5})
+        rows += cooldown(f"decay-0.01-s{seed}-from9000", 9000, 1000, lambda step, gone: {"delta_q": 0.9}, peak=0.01)
+        rows.append(row(f"cosine-0.003-s{seed}-to10001", 10_001, delta_q=0.02 * ratio, delta_q_se=1e-4))
+    answer = schedules.answer([study(tmp_path, rows)])
+    assert verdicts(answer) == {"cosine ends as WSD does": says}
+    assert about(answer, "cosine ends as WSD does").contrasts[0].interval.value == pytest.approx(ratio - 1)
+
+
+@pytest.mark.parametrize(("sign", "says"), [(1, HOLDS), (-1, FAILS)])
+def test_other_quantizers(tmp_path, sign, says):
+    errors = [0.01 + 0.001 * (place * 7 % 20) for place in range(20)]
+    rows = [row("run", 100 * place, GPTQ4, error) for place, error in enumerate(errors, 1)]
+    rows += [row("run", 100 * place, GPTQ3, 0.2 + 2 * sign * error) for place, error in enumerate(errors, 1)]
+    answer = other_quantizers.answer([study(tmp_path, rows)])
+    assert verdicts(answer) == {"quantizers order checkpoints alike": says}
+    raw, changes = about(answer, "quantizers order checkpoints alike").contrasts
+    assert raw.interval.value == pytest.approx(sign)
+    assert changes.what.endswith("changes")
+
+
+@pytest.mark.parametrize(("rise", "says"), [(0.01, HOLDS), (-0.01, FAILS)])
+def test_in_the_wild(tmp_path, rise, says):
+    answer = in_the_wild.answer([study(tmp_path, public("org/model", rise) + budgets())])
+    assert verdicts(answer) == {"error rises as the rate decays": says}
+    (contrast,) = answer.verdicts[0].contrasts
+    assert (contrast.what, contrast.interval.value) == ("org/model", pytest.approx(rise))
+    with pytest.raises(Missing, match="Hub"):
+        in_the_wild.answer([study(tmp_path, budgets())])
+
+
+def test_a_public_run_whose_rate_is_unknown_is_drawn_and_not_judged(tmp_path):
+    rows = [each | {"learning_rate": None} for each in public("org/model", 0.01)]
+    answer = in_the_wild.answer([study(tmp_path, rows)])
+    assert answer.verdicts == ()
+    assert len(answer.figures[0].rows[1][0].series[0].x) == 10
+
+
+def test_of_several_tables_the_fullest_is_drawn(tmp_path):
+    small, large = study(tmp_path, peaks(0.05, 0.03), "small"), study(tmp_path, peaks(0.02, 0.03, 0.05), "large")
+    other = study(tmp_path, budgets(), "other")  # more rows, and none of these
+    for tables in ([small, large, other], [other, large, small]):
+        answer = peak_rate.answer(tables)
+        assert answer.tables == ("large",)
+        assert verdicts(answer) == {"ordered by peak rate": FAILS}
+
+
+def test_windows_that_two_checkpoints_share_drop_out_of_their_difference(tmp_path):
+    generator = np.random.default_rng(0)
+    shared = generator.normal(300, 30, 400)
+    rows = []
+    for number, shift in enumerate((0.0, 1.0), 1):
+        own = shared + shift + generator.normal(0, 0.1, 400)
+        key = f"{number}" * 64
+        found = {"sum": list(own), "sum_hat": list(own * 1.02), "predicted": [100] * 400}
+        path = tmp_path / "made" / "evaluations" / f"run-step{number}-{key[:8]}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"key": key, "windows": found}))
+        loss, error = own.mean() / 100, own.std() / 100 / 20
+        rows.append(row("run", number, loss=loss, loss_se=error, delta_q=0.02, evaluation_key=key))
+    table = study(tmp_path, rows)
+    one, other = (Known.of(table, each, "loss") for each in table.rows)
+    assert np.linalg.norm(one.parts) == pytest.approx(one.error, rel=1e-6)
+    assert (other - one).value == pytest.approx(0.01, abs=1e-3)
+    assert (other - one).error == pytest.approx(np.sqrt(2) * 0.1 / 100 / 20, rel=0.1)
+    ratio = Known.of(table, table.rows[0], "perplexity_ratio")
+    sums = np.array(json.loads(next(path.parent.glob("*step1*")).read_text())["windows"]["sum"]) / 100
+    drawn = [np.exp(0.02 * generator.choice(sums, 400).mean()) for _ in range(2000)]
+    assert np.linalg.norm(ratio.parts) == pytest.approx(np.std(drawn), rel=0.1)
+    assert windows.keep(table.folder) == 2
+    shutil.rmtree(path.parent)
+    windows._kept.cache_clear()
+    again = Known.of(table, table.rows[1], "loss") - Known.of(table, table.rows[0], "loss")
+    assert again.error == pytest.approx((other - one).error, rel=1e-3)
+    (table.folder / windows.FILE).unlink()
+    windows._kept.cache_clear()
+    apart = Known.of(table, table.rows[1], "loss") - Known.of(table, table.rows[0], "loss")
+    assert apart.error == pytest.approx(np.hypot(one.error, other.error), rel=1e-6)
+    assert apart.error > 20 * again.error
+
+
+def test_the_mean_of_checkpoints_knows_how_they_scatter():
+    same, apart = (mean([Known(value, 0.1) for value in values]) for values in ((2, 2, 2), (1, 2, 3)))
+    assert same.value == apart.value == 2
+    assert same.error == pytest.approx(0.1 / np.sqrt(3))
+    assert apart.error == pytest.approx(np.hypot(0.1 / np.sqrt(3), 1 / np.sqrt(3)))
+
+
+def test_all_is_drawn_that_can_be_and_the_rest_listed(tmp_path, monkeypatch, capsys):
+    study(tmp_path, budgets() + public(f"{HOSTILE}/run", 0.01))
+    study(tmp_path, averages(3.0), "averages")
+    out = tmp_path / "out"
+    monkeypatch.setattr("sys.argv", ["figures", str(tmp_path / "made"), str(tmp_path / "averages"), "--out", str(out)])
+    figures.main()
+    told = capsys.readouterr().out
+    for name in ("budgets", "averaging", "in_the_wild", "scaling_laws"):
+        kinds = {path.suffix for path in out.glob(f"{name}.*")}
+        assert kinds == {".pdf", ".png", ".html"}, name
+        assert f"missing  {name}" not in told
+    assert "holds: error rises in the cooldown, gptq-w4-g64" in told
+    for name in ("forks", "basin", "peak_rate", "weight_decay", "prediction"):
+        assert f"missing  {name}: " in told
+        assert not list(out.glob(f"{name}.*"))
+    assert "EXPERIMENTS=F" in told
+    assert "missing  budgets" not in told
+
+
+def test_a_run_cannot_write_into_a_page(tmp_path):
+    answer = in_the_wild.answer([study(tmp_path, public(f"{HOSTILE}/run", 0.01))])
+    path = write_page(answer.figures[0], "?", list(answer.lines()), tmp_path)
+    page = path.read_text()
+    assert HOSTILE not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 1  # in the verdicts
+    # In the plot the label is escaped twice over: for plotly's own markup, and for the script it stands in.
+    assert "lt;script" in page.split("Plotly.newPlot")[1]
+    assert set(re.findall(r'src="([^"]*)"', page)) == {SCRIPT}  # nothing but what lies beside it
+    assert (tmp_path / SCRIPT).stat().st_size > 1e6
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path):
+    panel = Panel((Series([1, 2], [3, 4], "L(Θ̂), λ_max $x", low=[2, 3], high=[4, 5]),), "x", "y", y_scale="log")
+    both = [write_paper(Figure("one", "", ((panel,),)), tmp_path / name) for name in ("a", "b")]
+    for one, other in zip(*both, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_an_interval_is_drawn_where_it_lies():
+    from analyses.interactive import draw as draw_page
+    from analyses.printed import draw as draw_paper
+
+    line = Series([1, 2], [3, 4], "line", low=[2, 3], high=[5, 6])
+    points = Series([1, 2], [3, 4], "points", low=[2, 3], high=[5, 6], dash="")
+    paper = draw_paper(Figure("one", "", ((Panel((line, points)),),)))
+    (axis,) = paper.axes
+    band, bars = axis.collections
+    assert band.get_datalim(axis.transData).intervaly.tolist() == [2, 6]
+    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[2, 5], [3, 6]]
+    for trace in draw_page(Figure("one", "", ((Panel((line, points)),),))).data:
+        assert list(trace.error_y.array) == [2, 2]
+        assert list(trace.error_y.arrayminus) == [1, 1]
+
+
+def test_a_verdict_in_words(tmp_path):
+    answer = peak_rate.answer([study(tmp_path, peaks(0.05, 0.03))])
+    words = said(answer.verdicts[0])
+    assert words.startswith("holds: ordered by peak rate, gptq-w4-g64 (")
+    assert "0.003 less 0.001: -2.00 % [-2.00, -2.00] and -2.00 %" in words
+
+
+def test_a_table_is_read_once_whatever_it_is_called(tmp_path):
+    table = study(tmp_path, budgets())
+    assert len(load([table.folder, table.path, tmp_path / "made" / ".." / "made"])) == 1
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_make_target_passes_its_names_on():
+    root = Path(__file__).parents[1]
+    command = ["make", "-n", "figures", "TABLES=a b", "OUT=somewhere"]
+    bare = {"PATH": "/usr/bin:/bin:/usr/local/bin"}
+    made = subprocess.run(command, cwd=root, env=bare, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr
+    assert "-m analyses.figures a b --out 'somewhere'" in " ".join(made.stdout.split())
