@@ -1,14 +1,14 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures test check format reference bench-slices bench-curvature bench-quantize bench-training clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate test check format reference bench-slices bench-curvature bench-quantize bench-training clean
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 REFERENCE := data/reference
 
-# Without MODEL, the bundled run on its own text; with it, whatever the caller names.
-ifndef MODEL
+# Without MODEL or RUN, the bundled run on its own text; with one, whatever the caller names.
+ifeq ($(MODEL)$(RUN),)
 MODEL := $(REFERENCE)/mini-pythia
 TEXT ?= $(REFERENCE)/corpus/validation.jsonl.xz
 CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
@@ -23,7 +23,9 @@ train_takes := RECIPE CHANGES NPROC FORK OUT DEVICE MICRO_BATCH
 average_takes := RUN KIND WINDOW EVERY DECAY OUT
 lab_takes := SIZE EXPERIMENTS JOBS OUT
 figures_takes := TABLES OUT
-positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES $(if $(filter quantize,$(MAKECMDGOALS)),QUANT)
+study_takes := RUN QUANT MEASURE AVERAGE TEXT CALIBRATION CALIBRATION_WINDOWS TOKENS CURVATURE_TOKENS SEQ_LEN BATCH_SIZE ENGINE DEVICE OUT
+correlate_takes := TABLES X Y QUANTIZER GIVEN WHERE OUT
+positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
@@ -41,7 +43,7 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness quantize evaluate train average lab figures,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate train average lab figures study correlate,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -67,6 +69,12 @@ lab: $(INSTALLED) ## the controlled experiments, judged: make lab SIZE=tiny (an 
 
 figures: $(INSTALLED) ## the questions of the papers, drawn and judged from tables: all in data/studies, or TABLES='studies/mine …'
 	@$(BIN)/python -W ignore -m analyses.figures $(TABLES) $(options)
+
+study: $(INSTALLED) ## a whole run as one table: the bundled run, or make study RUN=runs/mine QUANT='gptq-w4-g128 gptq-w3-g128' TEXT=…
+	@$(BIN)/landscape study '$(or $(RUN),$(REFERENCE)/mini-pythia)' $(or $(QUANT),gptq-w4-g64 gptq-w3-g64 rtn-w4-g64-asym) $(options)
+
+correlate: $(INSTALLED) ## how the columns of studies hang together, with intervals: make correlate TABLES=figures/study X=trace
+	@$(BIN)/landscape correlate $(or $(TABLES),figures/study) $(options)
 
 test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
 	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)

@@ -33,11 +33,11 @@ def answer(tables: Sequence[Table]) -> Answer:
     rows: list[tuple[Panel, ...]] = []
     for quantizer in table.quantizers:
         measures = (
-            Measure("loss", f"nats  {quantizer}", quantizer, focus=0.4),
+            Measure("loss", quantizer, quantizer, focus=0.4),
             Measure("loss_hat", "", quantizer, focus=0.4),
             Measure("delta_q", "", quantizer, 100.0),
         )
-        titles = ("Θ", "Θ̂", "ΔQ, %") if not rows else ("", "", "")
+        titles = ("L(Θ), nats", "L(Θ̂), nats", "ΔQ, %") if not rows else ("", "", "")
         rows.append(
             tuple(
                 stacked(table, [Side(title, lines)], [each])[0][0] for title, each in zip(titles, measures, strict=True)

@@ -95,6 +95,7 @@ def _panel(each: Slice, with_seed: bool) -> Panel:
             dash="",
             marker=_SIGNS[point.role][1],
             names=[f"{point.label}, loss {point.loss:.4f}"],
+            edged=True,
         )
         for point in stored.points
         if point.role in _SIGNS

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,9 +18,6 @@ COLUMN, PAGE = 3.4, 7.0  # inches: one column of a paper, and two
 INK, GREY, COOLED = "#333333", "#777777", "#c1440e"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "plus")
-SYMBOL = re.compile(  # Θ̂, λ_max, Θ_{K−1}: letter, hat, what is below it in braces or without
-    r"(?<![^\W_])([^\W\d_])(\u0302?)(?:_\{([^{}]+)\}|_([^\W_]+)|(?<=\u0302))"
-)
 Dash = Literal["solid", "dashed", "dotted", ""]
 Scale = Literal["linear", "log"]
 
@@ -34,6 +30,7 @@ class Series:
         label: in the legend, which has every label once; empty for none.
         low, high: ends of the interval of each y; empty where there are none.
         marker: one of `MARKERS`, or empty.
+        edged: whether markers have a dark edge, to stand on a field.
         names: what each point is.
     """
 
@@ -46,6 +43,7 @@ class Series:
     dash: Dash = "solid"
     marker: str = "circle"
     names: Sequence[str] = ()
+    edged: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,7 @@ class Figure:
         row_height: inches.
         share_x, share_y: whether panels below each other share x, and panels of a row share y.
         legend_title: what the labels are.
+        colours: of fields; panels with fields all share both axes.
     """
 
     name: str

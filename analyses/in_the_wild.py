@@ -35,9 +35,14 @@ def answer(tables: Sequence[Table]) -> Answer:
         lines = [
             Line(partial(table.line, run), run, colour) for run, colour in zip(runs, COLOURS * len(runs), strict=False)
         ]
-        caption = f"Study {table.name}: loss and quantization error over tokens. Bands: 95 %."
+        caption = (
+            f"Study {table.name}: loss and quantization error over tokens. Dotted: where a rate begins to decay. "
+            "Bands: 95 %."
+        )
         name = "in_the_wild" if table is fitting[0] else f"in_the_wild-{table.name}"
-        rows = stacked(table, [Side("", tuple(lines))], [LOSS, *errors(table.quantizers)], BILLIONS)
+        ends = [decay_of(table.line(run, table.quantizers[0])) for run in runs]
+        marks = tuple(1e-9 * pair[0]["tokens"] for pair in ends if pair is not None and is_number(pair[0]["tokens"]))
+        rows = stacked(table, [Side("", tuple(lines), marks)], [LOSS, *errors(table.quantizers)], BILLIONS)
         figures.append(Figure(name, caption, rows))
         verdicts += [_rises(table, runs, each) for each in table.quantizers]
     return Answer(tuple(table.name for table in fitting), tuple(figures), found(*verdicts))

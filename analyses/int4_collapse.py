@@ -49,7 +49,7 @@ def answer(tables: Sequence[Table]) -> Answer:
     rows = [
         *stacked(table, [Side("", own)], [Measure("loss", "loss, nats", focus=1.0)], STEPS),
         *stacked(table, [Side("", own)], [Measure("learning_rate", "learning rate")], STEPS),
-        *stacked(table, [Side("", gaps)], [Measure(_GAP, "gap, %", None, 100.0, -100.0)], STEPS),
+        *stacked(table, [Side("", gaps)], [Measure(_GAP, "gap, %", None, 100.0, -100.0, "log")], STEPS),
         *stacked(table, [Side("", own)], [Measure("excess_kurtosis", "excess kurtosis")], STEPS),
     ]
     figure = Figure("int4_collapse", caption, tuple(rows), COLUMN, row_height=1.35)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -14,9 +13,10 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from analyses.drawing import MARKERS, SYMBOL, Figure, Panel, Series
+from analyses.drawing import MARKERS, Figure, Panel, Series
+from analyses.words import html_text
 from landscape.files import write_whole
-from landscape.viewer.style import FONT, axis, layout
+from landscape.viewer.style import FONT, INK, axis, layout
 
 SCRIPT = "plotly.min.js"
 _DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
@@ -55,8 +55,9 @@ def write(figure: Figure, title: str, lines: Sequence[str], folder: Path) -> Pat
 def draw(figure: Figure) -> go.Figure:
     """As plotly has it."""
     columns = max(map(len, figure.rows))
-    titles = [_text(panel.title) for row in figure.rows for panel in [*row, *[Panel(())] * (columns - len(row))]]
-    share_x, share_y = "columns" if figure.share_x else False, "rows" if figure.share_y else False
+    titles = [html_text(panel.title) for row in figure.rows for panel in [*row, *[Panel(())] * (columns - len(row))]]
+    share_x = "all" if figure.colours else "columns" if figure.share_x else False
+    share_y = "all" if figure.colours else "rows" if figure.share_y else False
     made = make_subplots(len(figure.rows), columns, subplot_titles=titles, shared_xaxes=share_x, shared_yaxes=share_y)
     shown: set[str] = set()
     for row, panels in enumerate(figure.rows, start=1):
@@ -75,11 +76,11 @@ def draw(figure: Figure) -> go.Figure:
             _axes(made, figure, panel, place)
     sizes = {"width": 1100 if columns > 1 else 700, "height": _SPACE + _ROW * len(figure.rows)}
     made.update_layout(
-        **layout() | {"showlegend": True} | sizes, legend={"title": {"text": _text(figure.legend_title)}}
+        **layout() | {"showlegend": True} | sizes, legend={"title": {"text": html_text(figure.legend_title)}}
     )
     if figure.colours:
         colours = figure.colours
-        bar = {"title": {"text": _text(colours.title)}}
+        bar = {"title": {"text": html_text(colours.title)}}
         made.update_layout(
             coloraxis={"cmin": colours.low, "cmax": colours.high, "colorscale": "Viridis", "colorbar": bar}
         )
@@ -87,7 +88,7 @@ def draw(figure: Figure) -> go.Figure:
 
 
 def _series(made: go.Figure, each: Series, place: dict[str, int], shown: set[str]) -> None:
-    label = _text(each.label)
+    label = html_text(each.label)
     in_legend = bool(label) and label not in shown
     shown.add(label)
     mode = "+".join(filter(None, ("lines" if each.dash else "", "markers" if each.marker else "")))
@@ -105,7 +106,12 @@ def _series(made: go.Figure, each: Series, place: dict[str, int], shown: set[str
             legendgroup=label,
             showlegend=in_legend,
             line={"color": each.colour, "dash": _DASHES.get(each.dash, "solid"), "width": 1.5},
-            marker={"color": each.colour, "symbol": _SIGNS.get(each.marker, "circle"), "size": 6},
+            marker={
+                "color": each.colour,
+                "symbol": _SIGNS.get(each.marker, "circle"),
+                "size": 9 if each.edged else 6,
+                "line": {"color": INK, "width": 1.5 if each.edged else 0},
+            },
             text=[html.escape(name) for name in each.names] or None,
             hoverinfo="x+y+text+name",
             **bounds,
@@ -117,9 +123,9 @@ def _series(made: go.Figure, each: Series, place: dict[str, int], shown: set[str
 def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) -> None:
     last = place["row"] == len(figure.rows) or not figure.share_x
     first = place["col"] == 1 or not figure.share_y
-    x, y = axis(_text(panel.x_title) if last else ""), axis(_text(panel.y_title) if first else "")
+    x, y = axis(html_text(panel.x_title) if last else ""), axis(html_text(panel.y_title) if first else "")
     if panel.ticks:
-        x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [_text(word) for _, word in panel.ticks]}
+        x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [html_text(word) for _, word in panel.ticks]}
     if panel.y_limits and panel.y_scale == "linear":
         y["range"] = list(panel.y_limits)
     made.update_xaxes(type=panel.x_scale, **x, **place)
@@ -127,17 +133,3 @@ def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) 
     if panel.identity and (ends := panel.ends()):
         line = go.Scatter(x=ends, y=ends, mode="lines", line={"color": "#999999", "width": 1}, showlegend=False)
         made.add_trace(line, **place)
-
-
-def _text(words: str) -> str:
-    """Words as plotly and a browser read them, subscripts as such.
-
-    >>> _text("λ_max <b>")
-    'λ<sub>max</sub> &lt;b&gt;'
-    """
-    return SYMBOL.sub(_below, html.escape(words))
-
-
-def _below(found: re.Match[str]) -> str:
-    below = found[3] or found[4]
-    return f"{found[1]}{found[2]}" + (f"<sub>{below}</sub>" if below else "")

@@ -62,11 +62,13 @@ def errors(quantizers: Iterable[str]) -> list[Measure]:
 def stacked(
     table: Table, sides: Sequence[Side], measures: Sequence[Measure], below: str = MILLIONS
 ) -> tuple[tuple[Panel, ...], ...]:
-    """A panel for each measure and side."""
-    rows = []
-    for place, measure in enumerate(measures):
+    """A panel for each measure and side; measures without a number are left out."""
+    rows: list[tuple[Panel, ...]] = []
+    for measure in measures:
         quantizer = measure.quantizer or table.quantizers[0]
         drawn = [[along(table, line, quantizer, measure, below) for line in side.lines] for side in sides]
+        if not any(each.x for own in drawn for each in own):
+            continue
         limits = _focus([each for own in drawn for each in own], measure.focus)
         rows.append(
             tuple(
@@ -74,7 +76,7 @@ def stacked(
                     tuple(own),
                     below,
                     measure.title,
-                    side.title if not place else "",
+                    side.title if not rows else "",
                     y_scale=measure.scale,
                     y_limits=limits,
                     marks=side.marks,

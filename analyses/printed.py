@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,14 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Paper
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from analyses.drawing import MARKERS, SYMBOL, Colours, Field, Figure, Panel, Series
+from analyses.drawing import MARKERS, Colours, Field, Figure, Panel, Series
+from analyses.legend import draw_legend, legend_rows
+from analyses.words import math_text
 from landscape.files import write_whole
 from landscape.viewer.figure import STYLE
 
 _DASHES = {"solid": "-", "dashed": "--", "dotted": ":", "": ""}
 _SIGNS = dict(zip(MARKERS, "os^DXP", strict=True)) | {"": ""}
-_LETTER = 0.058  # inches of a letter of the legend
 _SHADES = 60
 
 
@@ -44,14 +43,14 @@ def write(figure: Figure, folder: Path) -> list[Path]:
 def draw(figure: Figure) -> Paper:
     """As matplotlib has it; to be called within the style."""
     columns = max(map(len, figure.rows))
-    height = figure.row_height * len(figure.rows) + 0.15 + 0.14 * _legend_rows(figure)
+    height = figure.row_height * len(figure.rows) + 0.15 + 0.14 * legend_rows(figure)
     paper = Paper(figsize=(figure.width, height), layout="constrained")
     grid = paper.subplots(
         len(figure.rows),
         columns,
         squeeze=False,
-        sharex="col" if figure.share_x else "none",
-        sharey="row" if figure.share_y else "none",
+        sharex="all" if figure.colours else "col" if figure.share_x else "none",
+        sharey="all" if figure.colours else "row" if figure.share_y else "none",
     )
     for axes, row in zip(grid, figure.rows, strict=True):
         for axis, panel in zip(axes, [*row, *[None] * (columns - len(row))], strict=True):
@@ -67,8 +66,10 @@ def draw(figure: Figure) -> Paper:
                 axis.set_ylabel("")
     if figure.colours:
         bar = ScalarMappable(Normalize(figure.colours.low, figure.colours.high), "viridis")
-        paper.colorbar(bar, ax=list(grid.ravel()), label=_math(figure.colours.title), pad=0.02, aspect=25, extend="max")
-    _legend(paper, grid.ravel().tolist(), figure)
+        paper.colorbar(
+            bar, ax=list(grid.ravel()), label=math_text(figure.colours.title), pad=0.02, aspect=25, extend="max"
+        )
+    draw_legend(paper, grid.ravel().tolist(), figure)
     return paper
 
 
@@ -86,16 +87,16 @@ def _panel(axis: Axes, panel: Panel, colours: Colours | None) -> None:
         axis.set_xlim(ends)
         axis.set_ylim(ends)
     if panel.ticks:
-        axis.set_xticks([x for x, _ in panel.ticks], [_math(word) for _, word in panel.ticks])
+        axis.set_xticks([x for x, _ in panel.ticks], [math_text(word) for _, word in panel.ticks])
         axis.set_xlim(panel.ticks[0][0] - 0.6, panel.ticks[-1][0] + 0.6)
     if panel.y_limits:
         axis.set_ylim(panel.y_limits)
     for line, scale in ((axis.xaxis, panel.x_scale), (axis.yaxis, panel.y_scale)):
         if scale == "log":
             _log_ticks(line)
-    axis.set_xlabel(_math(panel.x_title))
-    axis.set_ylabel(_math(panel.y_title))
-    axis.set_title(_math(panel.title), fontsize=8.5)
+    axis.set_xlabel(math_text(panel.x_title))
+    axis.set_ylabel(math_text(panel.y_title))
+    axis.set_title(math_text(panel.title), fontsize=8.5)
     if panel.field is None:
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
@@ -115,17 +116,19 @@ def _series(axis: Axes, each: Series) -> None:
     style: dict[str, Any] = {
         "color": each.colour,
         "marker": _SIGNS[each.marker],
-        "markersize": 2.8,
+        "markersize": 4.5 if each.edged else 2.8,
+        "markeredgecolor": "black" if each.edged else each.colour,
+        "markeredgewidth": 0.7 if each.edged else 0,
         "label": each.label or None,
     }
     bounds = (each.low, each.high) if len(each.low) and np.isfinite([*each.low, *each.high]).any() else None
     if each.dash:
-        axis.plot(each.x, each.y, _DASHES[each.dash], linewidth=0.9, markeredgewidth=0, **style)
+        axis.plot(each.x, each.y, _DASHES[each.dash], linewidth=0.9, **style)
         if bounds:
             axis.fill_between(each.x, *bounds, color=each.colour, alpha=0.15, linewidth=0)
     else:
         reach = np.abs(np.array(bounds) - each.y) if bounds else None
-        axis.errorbar(each.x, each.y, reach, fmt="", linestyle="", elinewidth=0.6, markeredgewidth=0, **style)
+        axis.errorbar(each.x, each.y, reach, fmt="", linestyle="", elinewidth=0.6, **style)
 
 
 def _field(axis: Axes, field: Field, colours: Colours) -> None:
@@ -136,47 +139,3 @@ def _field(axis: Axes, field: Field, colours: Colours) -> None:
     lines = [line for line in colours.lines if losses.min() < line < losses.max()]
     if lines:
         axis.contour(field.x, field.y, losses, lines, colors="white", linewidths=0.4, alpha=0.6)
-
-
-def _legend_rows(figure: Figure) -> int:
-    labels = figure.labels()
-    columns = _legend_columns(figure, labels)
-    return (math.ceil(len(labels) / columns) if labels else 0) + bool(figure.legend_title and labels)
-
-
-def _legend_columns(figure: Figure, labels: Sequence[str]) -> int:
-    return max(1, int(figure.width / (0.45 + _LETTER * max(map(len, labels), default=1))))
-
-
-def _legend(paper: Paper, axes: Sequence[Axes], figure: Figure) -> None:
-    """Below the panels, where it covers nothing."""
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    labels = [label for label in figure.labels() if label in handles]
-    if labels:
-        paper.legend(
-            [handles[label] for label in labels],
-            [_math(label) for label in labels],
-            title=_math(figure.legend_title) or None,
-            loc="outside lower center",
-            ncols=min(len(labels), _legend_columns(figure, labels)),
-            frameon=False,
-            fontsize=7,
-            title_fontsize=7,
-        )
-
-
-def _math(text: str) -> str:
-    r"""`text` for matplotlib, letters with a hat or with something below them as formulas.
-
-    >>> print(_math("λ_max of cost $1"), _math("Θ_{K−1}"))
-    $λ_{\mathrm{max}}$ of cost \$1 $Θ_{K−1}$
-    """
-    return SYMBOL.sub(_formula, text.replace("$", r"\$")).replace("ᵀ", r"$^{\mathrm{T}}$")
-
-
-def _formula(found: re.Match[str]) -> str:
-    letter = rf"\hat{{{found[1]}}}" if found[2] else found[1]
-    below = found[3] or found[4] or ""
-    if re.search(r"[^\W\d_]{2}", below):  # a word: upright
-        below = rf"\mathrm{{{below}}}"
-    return f"${letter}_{{{below}}}$" if below else f"${letter}$"

@@ -39,6 +39,7 @@ def answer(tables: Sequence[Table]) -> Answer:
     if not rows:
         raise Missing("checkpoints with tokens and an added loss", lab("A"))
     methods = list(dict.fromkeys(_method(row) for row in rows))
+    bits = sorted({row["bits"] for row in rows})
     panels, sentences = [], []
     for method in methods:
         own = [(row, run) for row, run in zip(rows, runs, strict=True) if _method(row) == method]
@@ -46,8 +47,9 @@ def answer(tables: Sequence[Table]) -> Answer:
         for law in LAWS:
             fitted, words = _fitted(law, own, f"{method}, all checkpoints")
             sentences.append(words)
-            drawn.append(_panel(law, fitted, [row for row, _ in own], method))
-        panels.append(tuple(drawn))
+            if fitted is not None:
+                drawn.append(_panel(law, fitted, [row for row, _ in own], method, bits))
+        panels += [tuple(drawn)] if drawn else []
         ends, peak = _ends(tables, method)
         if ends:
             where = f"{method}, ends of cooldowns from {peak:g}"
@@ -109,19 +111,17 @@ def _exponent(name: str, value: Interval) -> str:
     return f"{label} = {with_interval(value)} ({whose}{paper:g}, {inside})"
 
 
-def _panel(law: str, fitted: Fit | None, rows: Sequence[Row], method: str) -> Panel:
+def _panel(law: str, fitted: Fit, rows: Sequence[Row], method: str, bits: Sequence[int]) -> Panel:
     """ΔL against the law, by bits."""
     series = []
-    bits = sorted({row["bits"] for row in rows})
     for number, colour, marker in zip(bits, COLOURS, MARKERS, strict=False):
         own = [row for row in rows if row["bits"] == number and row["delta_l"] > 0]
-        x = _law(law, fitted, own) if fitted else []
-        kept = [(at, row) for at, row in zip(x, own, strict=False) if math.isfinite(at)]
+        kept = [(at, row) for at, row in zip(_law(law, fitted, own), own, strict=True) if math.isfinite(at)]
         series.append(
             Series(
                 [at for at, _ in kept],
                 [row["delta_l"] for _, row in kept],
-                str(number),
+                str(number) if kept else "",
                 colour,
                 dash="",
                 marker=marker,

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 
 from analyses.budgets import late, rise, same_length
-from analyses.contrasts import between_peaks
+from analyses.contrasts import between_peaks, end
 from analyses.drawing import COOLED, GREY, Figure
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.measured import Interval
 from analyses.panels import Line, Measure, Side, stacked
 from analyses.peak_rate import by_peak, same_steps
-from analyses.question import Answer, choose, found, lab, verdict, with_interval
+from analyses.question import Answer, choose, figures, found, lab, verdict, with_interval
 from analyses.runs import Cooldown, joined, seeds, whole
 from analyses.tables import Table, column, is_number
 from landscape.config import CorrelateConfig
@@ -29,6 +29,14 @@ from landscape.statistics.change import change_point
 QUESTION = "Does the curvature rise when the rate decays, and does the error follow it?"
 CURVATURES = {"trace": "tr H", "lambda_max": "λ_max"}
 _MEASURES = [Measure("learning_rate", "learning rate"), *(Measure(n, t, scale="log") for n, t in CURVATURES.items())]
+_SCALES = {  # columns, what they are called, and the power they are taken to
+    "trace": ("tr H", 1),
+    "lambda_max": ("λ_max", 1),
+    "weight_norm": ("‖Θ‖²", 2),
+    "step_length": ("‖δ‖²", 2),
+    "delta_h_delta": ("δᵀHδ", 1),
+    "delta_q": ("ΔQ", 1),
+}
 _EARLY = 0.15  # of the steps, in which curvature settles
 _NEAR = 0.1  # of the steps, that a break may lie from the start of the cooldown
 
@@ -41,15 +49,16 @@ def answer(tables: Sequence[Table]) -> Answer:
         Side(f"seed {seed}", _lines(table, [each for each in cooled if each.seed == seed])) for seed in seeds(cooled)
     ]
     caption = f"Study {table.name}: learning rate, trace and largest eigenvalue of the Hessian. Bands: 95 %."
-    figures = [Figure("sharpness_over_training", caption, stacked(table, sides, _MEASURES))]
+    drawn = [Figure("sharpness_over_training", caption, stacked(table, sides, _MEASURES))]
     verdicts = [_rises(table, cooled, name) for name in CURVATURES] + [_breaks(table, cooled, n) for n in CURVATURES]
-    if peaks := same_steps(table):
+    peaks = same_steps(table)
+    if peaks:
         sides = [Side(f"seed {seed}", tuple(by_peak(table, peaks, seed))) for seed in seeds(peaks)]
         caption = f"Study {table.name}: the same by peak rate; dashed: cooldown. Bands: 95 %."
         rows = stacked(table, sides, _MEASURES[1:])
-        figures.append(Figure("sharpness_over_training-peaks", caption, rows, legend_title="peak rate"))
+        drawn.append(Figure("sharpness_over_training-peaks", caption, rows, legend_title="peak rate"))
         verdicts += [_ordered(table, peaks, name) for name in CURVATURES]
-    return Answer((table.name,), tuple(figures), found(*verdicts), tuple(_together(table)))
+    return Answer((table.name,), tuple(drawn), found(*verdicts), (*_scales(table, peaks), *_together(table)))
 
 
 def _curved(table: Table) -> bool:
@@ -94,6 +103,29 @@ def _ordered(table: Table, peaks: Sequence[Cooldown], name: str) -> Verdict | No
     contrasts = between_peaks(table, peaks, table.quantizers[0], name)
     rule = "a higher peak rate ends lower: differences below 0"
     return verdict(f"{CURVATURES[name]} ordered by peak rate", "", rule, contrasts, (-math.inf, 0.0), percent=False)
+
+
+def _scales(table: Table, peaks: Sequence[Cooldown]) -> list[str]:
+    """What changes with the peak rate beside curvature: flatter weights may be larger ones, with longer steps."""
+    if not peaks:
+        return []
+    lowest, highest = peaks[0].peak, peaks[-1].peak
+    sentences = []
+    for quantizer in table.quantizers:
+        factors = []
+        for name, (label, power) in _SCALES.items():
+            ends = {
+                rate: [end(table, each.run, quantizer, name) for each in peaks if each.peak == rate]
+                for rate in (lowest, highest)
+            }
+            means = [
+                np.mean([one.value**power for one in own if one is not None] or [math.nan]) for own in ends.values()
+            ]
+            if np.isfinite(means).all():
+                factors.append(f"{label} × {figures(float(means[1] / means[0]))}")
+        if factors:
+            sentences.append(f"at the end, {highest:g} against {lowest:g}, {quantizer}: {', '.join(factors)}")
+    return sentences
 
 
 def _together(table: Table) -> list[str]:

@@ -133,11 +133,15 @@ def is_cached(reference: str) -> bool:
     return isinstance(try_to_load_from_cache(name, "config.json", revision=revision or "main"), str)
 
 
-def forget(checkpoint: Checkpoint) -> None:
-    """Delete a checkpoint of the Hub from the local cache; what other revisions share stays."""
+def forget(reference: str) -> None:
+    """Delete a revision of the Hub from the local cache, complete or not; what other revisions share stays."""
     from huggingface_hub import scan_cache_dir
 
-    scan_cache_dir().delete_revisions(checkpoint.identity.removeprefix("commit:")).execute()
+    name, _, wanted = reference.partition("@")
+    cache = scan_cache_dir()
+    revisions = [revision for repo in cache.repos if repo.repo_id == name for revision in repo.revisions]
+    found = [each.commit_hash for each in revisions if (wanted or "main") in {*each.refs, each.commit_hash}]
+    cache.delete_revisions(*found).execute()
 
 
 def _step(name: str) -> int:

@@ -56,23 +56,22 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
 
 def print_correlations(console: Console, found: Sequence[Correlated], logarithms: bool) -> None:
     """For every quantizer and column three coefficients, each raw, differenced, partial and lagged."""
-    ways = list(dict.fromkeys(each.way for each in found))
+    kinds = list(dict.fromkeys(kind for each in found for kind in each.coefficients))
     whys = []
     for quantizer in dict.fromkeys(each.quantizer for each in found):
         own = [each for each in found if each.quantizer == quantizer]
         console.print()
         console.print(Text.assemble((str(quantizer), "bold"), f"   {own[0].y} against"))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("column", overflow="fold")
-        table.add_column("")
-        for way in ways:
-            table.add_column(way, justify="right", no_wrap=True)
-        for x in dict.fromkeys(each.x for each in own):
-            by_way = {each.way: each for each in own if each.x == x}
-            whys += [f"{x}, {each.way}: {each.why}" for each in by_way.values() if each.why]
-            kinds = next((list(each.coefficients) for each in by_way.values() if each.coefficients), [])
-            for place, kind in enumerate(kinds):
-                table.add_row("" if place else x, kind, *(_cell(by_way[way], kind) for way in ways))
+        for heading in ("", ""):
+            table.add_column(heading, no_wrap=True)
+        for kind in kinds:
+            table.add_column(kind, justify="right", no_wrap=True)
+        last = None
+        for each in own:
+            table.add_row(each.x if each.x != last else "", each.way, *(_cell(each, kind) for kind in kinds))
+            whys += [f"{each.x}, {each.way}: {each.why}"] if each.why else []
+            last = each.x
         console.print(table)
     rows = max((c.rows for each in found for c in each.coefficients.values()), default=0)
     console.print(
@@ -88,4 +87,8 @@ def _cell(each: Correlated, kind: str) -> str:
     found = each.coefficients.get(kind)
     if found is None or math.isnan(found.value):
         return "–"
-    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]".replace("[", "\\[")
+    return f"{_short(found.value)} {_short(found.low)}…{_short(found.high)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:+.2f}".replace("0.", ".")

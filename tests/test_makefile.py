@@ -74,11 +74,23 @@ def test_training_targets_pass_their_names_on():
     assert make("lab", "SEED=1").returncode == 2
 
 
-@pytest.mark.parametrize("target", ["train", "average"])
+def test_studies_take_a_run_or_the_bundled_one():
+    made = make("study", "RUN=runs/a@last=3", "QUANT=nf4 rtn-w3-g64", "AVERAGE=lawa-5", "TEXT=t.txt").stdout.split()
+    assert " ".join(made).endswith("landscape study 'runs/a@last=3' nf4 rtn-w3-g64 --average 'lawa-5' --text 't.txt'")
+    assert "--text" not in make("study", "RUN=runs/a").stdout and "validation.jsonl" in make("study").stdout
+    made = make("correlate", "TABLES=one two", "X=trace").stdout
+    assert "landscape correlate one two --x 'trace'" in " ".join(made.split())
+
+
+@pytest.mark.parametrize("target", ["train", "average", "study", "correlate"])
 def test_every_name_of_a_training_target_is_an_option(target: str):
     takes = re.search(rf"^{target}_takes := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert takes is not None
     explained = explanation(target)
-    for name in set(takes[1].split()) - {"RECIPE", "CHANGES", "NPROC", "RUN"}:
+    for name in (
+        set(takes[1].split())
+        - {"RECIPE", "CHANGES", "NPROC", "RUN", "TABLES"}
+        - ({"QUANT"} if target == "study" else set())
+    ):
         option = "--" + name.lower().replace("_", "-")
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option

@@ -22,21 +22,34 @@ def drift(n: int, seed: int) -> np.ndarray:
 
 
 class TestResampling:
-    def test_every_run_comes_as_often_as_it_has_rows_and_by_neighbours(self):
+    def test_blocks_of_neighbours_from_all_runs(self):
         names = ["a"] * 7 + ["b"] * 4
-        places = resample(names, 200, block=3)
-        assert places.shape == (200, 11)
-        assert (np.isin(places, range(7)).sum(axis=1) == 7).all()
-        first = places[:, :7].reshape(200, 7)
-        for begin in (0, 3):
-            assert ((first[:, begin + 1] - first[:, begin]) % 7 == 1).all()
-            assert ((first[:, begin + 2] - first[:, begin + 1]) % 7 == 1).all()
-        counts = np.bincount(places.ravel(), minlength=11) / 200
-        assert np.abs(counts - 1).max() < 0.25  # every row is as likely as the others
+        places = resample(names, 4000, block=3)
+        assert places.shape == (4000, 11)
+        for begin in (0, 3, 6):
+            one, two, three = places[:, begin], places[:, begin + 1], places[:, begin + 2]
+            of_a = one < 7
+            assert ((two - one)[of_a] % 7 == 1).all() and ((three - two)[of_a] % 7 == 1).all()
+            assert ((two - one)[~of_a] % 4 == 1).all() and (two[of_a] < 7).all() and (two[~of_a] >= 7).all()
+        counts = np.bincount(places.ravel(), minlength=11) / 4000
+        assert np.abs(counts - 1).max() < 0.08  # every row is as likely as the others
+        from_a = (places < 7).sum(axis=1)
+        assert from_a.min() <= 3 and from_a.max() == 11  # a run may be left out, or be all there is
+
+    def test_short_runs_are_drawn_whole(self):
+        names = [run for run in range(20) for _ in range(3)]
+        places = resample(names, 50).reshape(50, 20, 3)
+        assert (places // 3 == places[:, :, :1] // 3).all()
+        assert (np.sort(places % 3, axis=2) == np.arange(3)).all()
+
+    def test_blocks_of_different_lengths_fill_a_draw(self):
+        names = ["a"] * 30 + ["b"] * 2
+        places = resample(names, 300)
+        assert places.shape == (300, 32) and set(np.unique(places)) == set(range(32))
 
     def test_rows_of_a_run_need_not_lie_together(self):
-        places = resample(["a", "b", "a", "b", "a"], 50)
-        assert np.isin(places[:, :3], [0, 2, 4]).all() and np.isin(places[:, 3:], [1, 3]).all()
+        places = resample(["a", "b", "a", "b", "a"], 50, block=3)
+        assert all(set(each[:3]) <= {0, 2, 4} or set(each[:2]) <= {1, 3} for each in places.tolist())
         assert [own.tolist() for own in runs_of(["a", "b", "a", "b", "a"])] == [[0, 2, 4], [1, 3]]
 
 
@@ -92,6 +105,19 @@ class TestCorrelation:
         assert outside["rows"] > 30
         assert outside["blocks"] < outside["rows"] * 0.75
 
+    def test_runs_that_differ_widen_the_interval(self):
+        """25 runs of three checkpoints whose levels differ from run to run, and no relation between the levels."""
+        outside = {"blocks": 0, "rows": 0}
+        for number in range(200):
+            random = np.random.default_rng(number)
+            levels, noise = random.normal(size=(2, 25)), 0.3 * random.normal(size=(2, 75))
+            x, y = np.repeat(levels, 3, axis=1) + noise
+            found = correlate(x, y, np.repeat(np.arange(25), 3), kinds=["pearson"], draws=200)["pearson"]
+            outside["blocks"] += not found.low <= 0 <= found.high
+            outside["rows"] += stats.pearsonr(x, y).pvalue < 0.05
+        assert outside["rows"] > 30
+        assert outside["blocks"] < 20
+
     def test_partial_is_the_textbook_formula(self):
         random = np.random.default_rng(5)
         z = random.normal(size=80)
@@ -109,6 +135,7 @@ class TestCorrelation:
         assert correlate(x, y)["pearson"].value > 0.99
         left = correlate(x, y, given={"step": step, "same": 3 * step})["pearson"]  # a column twice changes nothing
         assert left.low < 0 < left.high
+        assert math.isnan(correlate(step, y, given={"step": 2 * step + 1})["spearman"].value)  # nothing is left of x
 
     def test_lag_compares_with_later_rows_of_the_same_run(self):
         x = np.concatenate([drift(30, 1), drift(30, 2)])

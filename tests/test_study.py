@@ -79,7 +79,7 @@ class TestRows:
     def test_distances_are_to_the_checkpoint_before(self, done, run: Path):
         first, _, second, *_ = done.rows
         steps = [Weights.of(load_model(resolve(f"{run}@step{n}"))) for n in (10, 20)]
-        assert first["previous"] is None and "distance" not in first
+        assert "previous" not in first and "distance" not in first
         assert second["previous"] == "step10"
         assert second["distance"] == pytest.approx((steps[1] - steps[0]).norm())
         assert second["weight_norm"] == pytest.approx(steps[1].norm())
@@ -191,12 +191,14 @@ class TestSkips:
         weights = copy / "step20" / "model.safetensors"
         kept = weights.read_bytes()
         weights.write_bytes(b"")
-        found = study(copy, text_file, out, measure="error")
+        found = study(copy, text_file, out, measure="step")
         assert [row["step"] for row in found.rows] == [10, 10, 30, 30]
+        assert "previous" not in found.rows[2]  # what was to be Θ_{K−1} is the one that cannot be read
         assert [task for task, _ in found.skipped] == ["error of run@step20"]
         assert json.loads((out / "study.json").read_text())["skipped"][0][0] == "error of run@step20"
         weights.write_bytes(kept)
-        assert len(study(copy, text_file, out, measure="error").rows) == 6
+        whole = study(copy, text_file, out, measure="step").rows
+        assert len(whole) == 6 and whole[4]["previous"] == "step20"
 
     def test_where_none_can_be_measured_it_says_why(self, run: Path, text_file: Path, tmp_path: Path):
         copy = tmp_path / "run"

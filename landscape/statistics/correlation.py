@@ -18,6 +18,7 @@ from landscape.errors import StudyError
 from landscape.statistics.resampling import blocks, resample, runs_of
 
 KINDS = ("pearson", "spearman", "kendall")
+_EXPLAINED = 1e-9  # of a column's length
 _LEAST = 4  # rows beyond the columns taken out
 _AT_ONCE = 1 << 24  # numbers of a block of pairs
 _Floats = NDArray[np.float64]
@@ -57,9 +58,9 @@ def correlate(
     """Pearson's r, Spearman's ρ and Kendall's τ_b of x and y, each with a 95 % interval.
 
     With `given`, the coefficient is that of the residuals of least squares on those columns and a constant; for ρ and τ
-    columns are ranked before. The interval is atanh(r) ± t·s, taken back by tanh: s is the standard deviation over
-    resamplings of blocks of neighbouring checkpoints within each run (`landscape.statistics.resampling`), t the
-    quantile of Student's t with a degree of freedom for every block but one.
+    columns are ranked before. Where nothing is left of x or y it is NaN. The interval is atanh(r) ± t·s, taken back by
+    tanh: s is the standard deviation over resamplings of blocks of neighbouring checkpoints, from all runs alike
+    (`landscape.statistics.resampling`), t the quantile of Student's t with a degree of freedom for every block but one.
 
     Args:
         x: one number a row; rows of a run in the order of training. Rows with a number that is not finite are left out.
@@ -117,7 +118,8 @@ def _coefficient(kind: str, table: _Floats, places: NDArray[np.intp], quantile: 
     z = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
     error = np.arctanh(np.clip(drawn, -0.999999, 0.999999)).std(ddof=1) if len(drawn) > 1 else np.nan
     reach = quantile * error
-    return Coefficient(kind, float(value), float(np.tanh(z - reach)), float(np.tanh(z + reach)), places.shape[1])
+    low, high = min(value, np.tanh(z - reach)), max(value, np.tanh(z + reach))  # atanh stops short of 1
+    return Coefficient(kind, float(value), float(low), float(high), places.shape[1])
 
 
 def _values(kind: str, drawn: _Floats) -> _Floats:
@@ -138,7 +140,9 @@ def _residual(drawn: _Floats) -> tuple[_Floats, _Floats]:
     if given.shape[2]:
         scale = np.linalg.norm(given, axis=1, keepdims=True)
         basis, _ = np.linalg.qr(given / np.where(scale > 0, scale, 1.0))
-        pair = pair - basis @ (basis.transpose(0, 2, 1) @ pair)
+        rest = pair - basis @ (basis.transpose(0, 2, 1) @ pair)
+        explained = np.linalg.norm(rest, axis=1) < _EXPLAINED * np.linalg.norm(pair, axis=1)
+        pair = np.where(explained[:, None, :], np.nan, rest)  # what is left of such a column is rounding
     return pair[:, :, 0], pair[:, :, 1]
 
 

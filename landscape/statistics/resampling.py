@@ -1,7 +1,9 @@
 """Rows drawn again as they came: whole blocks of neighbouring checkpoints, each from within one run.
 
 Checkpoints of one run are no independent draws: each is a little training away from the one before. Blocks of them keep
-what neighbours share (the circular block bootstrap of Politis and Romano, 1992).
+what neighbours share (the circular block bootstrap of Politis and Romano, 1992). Blocks come from all runs alike, so
+that a run may be drawn twice or not at all: what differs between runs is part of the uncertainty. A short run is one
+block.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+_SHORT = 4
 
 
 def runs_of(names: Sequence[object]) -> list[NDArray[np.intp]]:
@@ -27,10 +31,12 @@ def runs_of(names: Sequence[object]) -> list[NDArray[np.intp]]:
 def block_length(rows: int) -> int:
     """Checkpoints in a block: the cube root of a run's rows, rounded up, the rate at which the bias vanishes.
 
-    >>> block_length(20)
-    3
+    A run of up to four is one block: fewer than two of them would say nothing of how they differ.
+
+    >>> block_length(60), block_length(3)
+    (4, 3)
     """
-    return max(1, int(np.ceil(rows ** (1 / 3))))
+    return max(1, int(np.ceil(rows ** (1 / 3))), min(rows, _SHORT))
 
 
 def blocks(names: Sequence[object], block: int | None = None) -> int:
@@ -39,7 +45,7 @@ def blocks(names: Sequence[object], block: int | None = None) -> int:
 
 
 def resample(names: Sequence[object], draws: int, seed: int = 0, block: int | None = None) -> NDArray[np.intp]:
-    """Places of rows, intp (draws, rows): each run drawn as often as it has rows, in blocks of neighbours.
+    """Places of rows, intp (draws, rows), every row as likely as any other.
 
     Args:
         names: the run of every row; rows of a run in the order of training.
@@ -48,12 +54,20 @@ def resample(names: Sequence[object], draws: int, seed: int = 0, block: int | No
         block: rows in a block; None for `block_length` of each run.
     """
     random = np.random.default_rng(seed)
-    parts = []
+    n = len(names)
+    following, length = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
     for own in runs_of(names):
-        n = len(own)
-        length = min(n, block or block_length(n))
-        count = -(-n // length)
-        starts = random.integers(n, size=(draws, count))
-        places = (starts[:, :, None] + np.arange(length)) % n  # (draws, blocks, length)
-        parts.append(own[places.reshape(draws, -1)[:, :n]])
-    return np.concatenate(parts, axis=1)
+        following[own] = np.roll(own, -1)
+        length[own] = min(len(own), block or block_length(len(own)))
+    count = -(-n // int(length.min()))
+    place = random.integers(n, size=(draws, count))  # where each block begins
+    left = length[place]
+    parts, used = [], []
+    for step in range(int(length.max())):
+        parts.append(place)
+        used.append(step < left)
+        place = following[place]
+    rows = np.stack(parts, axis=2).reshape(draws, -1)
+    kept = np.stack(used, axis=2).reshape(draws, -1)
+    order = np.argsort(~kept, axis=1, kind="stable")[:, :n]  # those that belong to a block, as they came
+    return np.take_along_axis(rows, order, axis=1)

@@ -57,7 +57,7 @@ class _Shelf:
         self._config = config
         self._pool = ThreadPoolExecutor(1)
         self._coming: dict[str, Future[Checkpoint]] = {}
-        self._brought: dict[str, Checkpoint] = {}
+        self._brought: set[str] = set()
 
     def __enter__(self) -> _Shelf:
         return self
@@ -81,16 +81,15 @@ class _Shelf:
     def put_back(self, subject: Subject, later: Sequence[Subject]) -> None:
         """Delete what no later subject needs, if this study brought it and `--clean` was given."""
         needed = {reference for each in later for reference in _references(each)}
-        for reference in {*self._brought} - needed:
+        for reference in self._brought - needed:
+            self._brought.remove(reference)
             with suppress(OSError):
-                forget(self._brought.pop(reference))
+                forget(reference)
 
     def _bring(self, reference: str) -> Checkpoint:
-        known = not self._config.clean or is_cached(reference)
-        found = resolve(reference, remote_code=self._config.remote_code)
-        if not known:
-            self._brought[reference] = found
-        return found
+        if self._config.clean and not is_cached(reference):
+            self._brought.add(reference)
+        return resolve(reference, remote_code=self._config.remote_code)
 
 
 def _references(subject: Subject) -> list[str]:

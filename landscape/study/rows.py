@@ -54,7 +54,6 @@ def _who(subject: Subject) -> Row:
         "step": point.step,
         "tokens": point.tokens,
         "learning_rate": point.learning_rate,
-        "previous": subject.previous.revision if subject.previous else None,
     }
 
 
@@ -123,7 +122,8 @@ def _step(step: Mapping[str, Any]) -> Row:
         "quadratic_reach": reach(step),
     }
     if step["previous"]:
-        row |= {"distance": step["previous"]["distance"], "cosine": step["previous"]["cosine"]}
+        _, _, revision = step["previous"]["name"].rpartition("@")
+        row |= {"previous": revision, "distance": step["previous"]["distance"], "cosine": step["previous"]["cosine"]}
     return row
 
 

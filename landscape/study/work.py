@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from landscape.averaging import average_checkpoints
-from landscape.config import EvaluateConfig
+from landscape.config import EvaluateConfig, SharpnessConfig
 from landscape.errors import CurvatureError, ModelError
 from landscape.evaluation import evaluate_model
 from landscape.files import write_whole
@@ -57,9 +58,21 @@ def do(task: Task, out: Path, reporter: Reporter | None = None) -> str:
 
 
 def _run(task: Task, reporter: Reporter) -> Mapping[str, Path]:
-    if isinstance(task.config, EvaluateConfig):
-        return {result.quantizer: result.path for result in evaluate_model(task.config, reporter)}
-    return {"curvature": measure_sharpness(task.config, reporter).path}
+    config = task.config
+    if isinstance(config, SharpnessConfig):
+        return {"curvature": measure_sharpness(config, reporter).path}
+    try:
+        return _evaluated(config, reporter)
+    except ModelError:
+        if config.prev is None:
+            raise
+        return _evaluated(
+            replace(config, prev=None), reporter
+        )  # if Θ_{K−1} was at fault, only distances to it are lost
+
+
+def _evaluated(config: EvaluateConfig, reporter: Reporter) -> Mapping[str, Path]:
+    return {result.quantizer: result.path for result in evaluate_model(config, reporter)}
 
 
 def _below(path: Path, out: Path) -> str:
