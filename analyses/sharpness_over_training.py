@@ -43,26 +43,27 @@ _NEAR = 0.1  # of the steps, that a break may lie from the start of the cooldown
 
 def answer(tables: Sequence[Table]) -> Answer:
     """Curvature along the stable run and its cooldowns, where it breaks, and what hangs together with ΔQ."""
-    what = "curvature along a stable run and cooldowns of one length from at least two of its steps"
-    table, cooled = choose(tables, lambda each: same_length(each) if _curved(each) else [], what, lab("A"))
-    sides = [
-        Side(f"seed {seed}", _lines(table, [each for each in cooled if each.seed == seed])) for seed in seeds(cooled)
-    ]
-    caption = f"Study {table.name}: learning rate, trace and largest eigenvalue of the Hessian. Bands: 95 %."
-    drawn = [Figure("sharpness_over_training", caption, stacked(table, sides, _MEASURES))]
-    verdicts = [_rises(table, cooled, name) for name in CURVATURES] + [_breaks(table, cooled, n) for n in CURVATURES]
-    peaks = same_steps(table)
+    what = "curvature along a stable run and cooldowns of one length from two of its steps, or from two peak rates"
+    table, (cooled, peaks) = choose(tables, curved, what, lab("A"))
+    drawn, verdicts = [], []
+    if cooled:
+        sides = [Side(f"seed {n}", _lines(table, [each for each in cooled if each.seed == n])) for n in seeds(cooled)]
+        caption = f"Study {table.name}: learning rate, trace and largest eigenvalue of the Hessian. Bands: 95 %."
+        drawn.append(Figure("sharpness_over_training", caption, stacked(table, sides, _MEASURES)))
+        verdicts += [judged(table, cooled, name) for judged in (_rises, _breaks) for name in CURVATURES]
     if peaks:
         sides = [Side(f"seed {seed}", tuple(by_peak(table, peaks, seed))) for seed in seeds(peaks)]
-        caption = f"Study {table.name}: the same by peak rate; dashed: cooldown. Bands: 95 %."
+        caption = f"Study {table.name}: trace and largest eigenvalue by peak rate; dashed: cooldown. Bands: 95 %."
         rows = stacked(table, sides, _MEASURES[1:])
         drawn.append(Figure("sharpness_over_training-peaks", caption, rows, legend_title="peak rate"))
         verdicts += [_ordered(table, peaks, name) for name in CURVATURES]
     return Answer((table.name,), tuple(drawn), found(*verdicts), (*_scales(table, peaks), *_together(table)))
 
 
-def _curved(table: Table) -> bool:
-    return any(is_number(row["trace"]) for row in table.checkpoints)
+def curved(table: Table) -> tuple[list[Cooldown], list[Cooldown]] | None:
+    """Cooldowns by start and by peak rate; None without either, or without curvature."""
+    both = same_length(table), same_steps(table)
+    return both if any(both) and any(is_number(row["trace"]) for row in table.checkpoints) else None
 
 
 def _lines(table: Table, cooled: Sequence[Cooldown]) -> tuple[Line, ...]:

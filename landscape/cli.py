@@ -5,7 +5,6 @@ Options are generated from the dataclasses of `landscape.config`; torch and tran
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import os
@@ -30,6 +29,8 @@ from landscape.config import (
 )
 from landscape.errors import LandscapeError
 
+Printer = Callable[[Any, list[str], float], None]  # a console, what to note, seconds that it took
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -38,19 +39,54 @@ def _root() -> None:
     """Loss-landscape geometry of quantized language models."""
 
 
-def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `config`: each field's type, default, help and panel."""
+def _job(
+    name: str, config: type, shorter: str | None = None, models: bool = True
+) -> Callable[[Callable[..., Printer]], None]:
+    """A command with the options of `config`: runs the job, and the printer that it returns when progress is over.
+
+    `shorter` says what takes less time, where that is not fewer tokens; `models`, whether any is loaded.
+    """
+
+    def wrap(job: Callable[..., Printer]) -> None:
+        def command(**options: Any) -> None:
+            resolved = config(**options)
+            if models:
+                _quiet_libraries()
+            from rich.console import Console
+
+            from landscape.terminal import TerminalReporter
+
+            started = time.monotonic()
+            advice = {} if shorter is None else {"shorter": shorter}
+            try:
+                with TerminalReporter(Console(stderr=True), **advice) as reporter:
+                    printer = job(resolved, reporter)
+            except KeyboardInterrupt:
+                print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+                sys.exit(130)
+            printer(Console(), reporter.notes, time.monotonic() - started)
+
+        parameters = _parameters(config)
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        command.__doc__ = (job.__doc__ or "").replace(r"\b", "\b")  # click keeps lines after \b
+        app.command(name)(command)
+
+    return wrap
+
+
+def _parameters(config: type) -> list[inspect.Parameter]:
+    """A job's fields with type, default and help: what it is about first, then its own options, then those of all."""
     types = get_type_hints(config)
-    parameters = []
     named = [field for field in fields(config) if field.default is MISSING and field.default_factory is MISSING]
     options = [field for field in fields(config) if field not in named]
     own = [field for field in options if field.name in config.__annotations__]
     shared = [field for field in options if field.name not in config.__annotations__]
-    for field in named + own + shared:  # what it is about, what belongs to this job, and what all jobs share
+    parameters = []
+    for field in named + own + shared:
         about: dict[str, Any] = {"help": field.metadata["help"]}
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        is_argument = field.default is MISSING
-        if is_argument:
+        if field.default is MISSING:
             kind = typer.Argument(show_default=False, **about)
         else:
             flag = [f"--{field.name.replace('_', '-')}"]  # named, or typer adds a --no- form to every switch
@@ -63,27 +99,11 @@ def _takes(config: type) -> Callable[[Callable[..., None]], Callable[..., None]]
                 annotation=Annotated[types[field.name], kind],
             )
         )
-
-    def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def interruptible(**options: Any) -> None:
-            try:
-                command(**options)
-            except KeyboardInterrupt:
-                print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-                sys.exit(130)
-
-        interruptible.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        interruptible.__doc__ = (command.__doc__ or "").replace(r"\b", "\b")  # click keeps lines after \b
-        interruptible.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return interruptible
-
-    return wrap
+    return parameters
 
 
-@app.command("slice")
-@_takes(SliceConfig)
-def _slice(**options: Any) -> None:
+@_job("slice", SliceConfig)
+def _slice(config: SliceConfig, reporter: Any) -> Printer:
     r"""The loss on the plane through a checkpoint, an earlier one and the quantized weights.
 
     Writes an HDF5 grid, an interactive HTML page, and a PDF and PNG of its contour. Interrupted, the same command goes
@@ -98,22 +118,15 @@ def _slice(**options: Any) -> None:
     A lone model, on a plane with a random direction, per story:
       landscape slice models/stories --quant rtn-w3-g32 --text stories.txt --packing documents --bos
     """
-    config = SliceConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.basin import render_slice
-    from landscape.terminal import TerminalReporter, print_summary
+    from landscape.terminal import print_summary
 
-    started = time.monotonic()
-    with TerminalReporter(Console(stderr=True)) as reporter:
-        result = render_slice(config, reporter)
-    print_summary(Console(), result, reporter.notes, time.monotonic() - started)
+    result = render_slice(config, reporter)
+    return lambda console, notes, seconds: print_summary(console, result, notes, seconds)
 
 
-@app.command("sharpness")
-@_takes(SharpnessConfig)
-def _sharpness(**options: Any) -> None:
+@_job("sharpness", SharpnessConfig)
+def _sharpness(config: SharpnessConfig, reporter: Any) -> Printer:
     r"""Curvature of the loss: Hessian eigenvalues, trace and spectral density, each with its error.
 
     Prints a table and writes an HDF5 file, and a PDF and PNG of the density. Interrupted, the same command goes
@@ -130,23 +143,15 @@ def _sharpness(**options: Any) -> None:
     What the second order says of a quantizer:
       landscape sharpness runs/mine --text held-out.jsonl --quant rtn-w4-g128
     """
-    config = SharpnessConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.sharpness import measure_sharpness
     from landscape.sharpness_table import print_sharpness
-    from landscape.terminal import TerminalReporter
 
-    started = time.monotonic()
-    with TerminalReporter(Console(stderr=True)) as reporter:
-        result = measure_sharpness(config, reporter)
-    print_sharpness(Console(), result, reporter.notes, time.monotonic() - started)
+    result = measure_sharpness(config, reporter)
+    return lambda console, notes, seconds: print_sharpness(console, result, notes, seconds)
 
 
-@app.command("evaluate")
-@_takes(EvaluateConfig)
-def _evaluate(**options: Any) -> None:
+@_job("evaluate", EvaluateConfig)
+def _evaluate(config: EvaluateConfig, reporter: Any) -> Printer:
     r"""What quantization costs: the loss of a model and of each quantized version of it, on the same text.
 
     Prints a row for each quantizer, with its size and a 95 % interval for the quantization error, and keeps each
@@ -161,23 +166,15 @@ def _evaluate(**options: Any) -> None:
     Your own run, several methods:
       landscape evaluate runs/mine@8000 --text held-out.jsonl --quant rtn-w4-g64,awq-w4-g64-asym-clip,hqq-w4-g64,nf4
     """
-    config = EvaluateConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.evaluation import evaluate_model
     from landscape.evaluation_table import print_evaluations
-    from landscape.terminal import TerminalReporter
 
-    started = time.monotonic()
-    with TerminalReporter(Console(stderr=True)) as reporter:
-        results = evaluate_model(config, reporter)
-    print_evaluations(Console(), results, reporter.notes, time.monotonic() - started)
+    result = evaluate_model(config, reporter)
+    return lambda console, notes, seconds: print_evaluations(console, result, notes, seconds)
 
 
-@app.command("quantize")
-@_takes(QuantizeConfig)
-def _quantize(**options: Any) -> None:
+@_job("quantize", QuantizeConfig)
+def _quantize(config: QuantizeConfig, reporter: Any) -> Printer:
     r"""Quantize a model, say layer by layer what that did, and keep the dense result.
 
     \b
@@ -188,23 +185,15 @@ def _quantize(**options: Any) -> None:
     More bits where it hurts:
       landscape quantize runs/mine@8000 gptq-w3-g64+down_proj=w4+layers.0=w8 --text held-out.jsonl
     """
-    config = QuantizeConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.evaluation_table import print_quantized
     from landscape.quantizing import quantize_model
-    from landscape.terminal import TerminalReporter
 
-    started = time.monotonic()
-    with TerminalReporter(Console(stderr=True)) as reporter:
-        result = quantize_model(config, reporter)
-    print_quantized(Console(), result, reporter.notes, time.monotonic() - started)
+    result = quantize_model(config, reporter)
+    return lambda console, notes, seconds: print_quantized(console, result, notes, seconds)
 
 
-@app.command("frontier")
-@_takes(FrontierConfig)
-def _frontier(**options: Any) -> None:
+@_job("frontier", FrontierConfig, models=False)
+def _frontier(config: FrontierConfig, reporter: Any) -> Printer:
     r"""Loss against size, over evaluations of several models and quantizers: is larger and quantized better?
 
     Prints a row for each by rising size, marks those that nothing smaller beats, and draws them.
@@ -217,18 +206,15 @@ def _frontier(**options: Any) -> None:
       landscape evaluate EleutherAI/pythia-160m --quant gptq-w4-g128,gptq-w3-g128 --out sizes
       landscape frontier sizes --out figures/pythia
     """
-    config = FrontierConfig(**options)
-    from rich.console import Console
-
     from landscape.evaluation_table import print_frontier
     from landscape.frontier import compare_sizes
 
-    print_frontier(Console(), compare_sizes(config))
+    result = compare_sizes(config)
+    return lambda console, notes, seconds: print_frontier(console, result)
 
 
-@app.command("train")
-@_takes(TrainConfig)
-def _train(**options: Any) -> None:
+@_job("train", TrainConfig, "")
+def _train(config: TrainConfig, reporter: Any) -> Printer:
     r"""Train a recipe: a run of checkpoints that every other command reads, with its log.
 
     Interrupted or killed, the same command goes on where it stopped, to the same losses. Under torchrun it is
@@ -245,18 +231,11 @@ def _train(**options: Any) -> None:
       landscape train runs/stable --fork runs/stable@3000 steps=3500 schedule.kind=wsd schedule.cooldown=500
           --out runs/cooled
     """
-    config = TrainConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.pretraining import train_model
-    from landscape.terminal import TerminalReporter
     from landscape.training_table import print_trained
 
-    started = time.monotonic()
-    with TerminalReporter(Console(stderr=True), shorter="") as reporter:
-        trained = train_model(config, reporter)
-    print_trained(Console(), trained, reporter.notes, time.monotonic() - started)
+    result = train_model(config, reporter)
+    return lambda console, notes, seconds: print_trained(console, result, notes, seconds)
 
 
 @app.command("recipes")
@@ -268,9 +247,8 @@ def _recipes() -> None:
         print(f"{name:<20}{text}")
 
 
-@app.command("average")
-@_takes(AverageConfig)
-def _average(**options: Any) -> None:
+@_job("average", AverageConfig)
+def _average(config: AverageConfig, reporter: Any) -> Printer:
     r"""The mean of several checkpoints, as a checkpoint: LAWA, an exponential moving average, a soup.
 
     \b
@@ -281,22 +259,15 @@ def _average(**options: Any) -> None:
       landscape average allenai/OLMo-2-0425-1B@stage2-ingredient1-step23000-tokens50B
           allenai/OLMo-2-0425-1B@stage2-ingredient2-step23000-tokens50B --kind soup --out soup
     """
-    config = AverageConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.averaging import average_checkpoints
-    from landscape.terminal import TerminalReporter
     from landscape.training_table import print_averaged
 
-    with TerminalReporter(Console(stderr=True)) as reporter:
-        averaged = average_checkpoints(config, reporter)
-    print_averaged(Console(), averaged, reporter.notes)
+    result = average_checkpoints(config, reporter)
+    return lambda console, notes, seconds: print_averaged(console, result, notes)
 
 
-@app.command("study")
-@_takes(StudyConfig)
-def _study(**options: Any) -> None:
+@_job("study", StudyConfig, "; fewer checkpoints (@every=4) take in proportion")
+def _study(config: StudyConfig, reporter: Any) -> Printer:
     r"""A whole training run: loss, quantization error, curvature and steps of every checkpoint, as one table.
 
     Writes study.parquet and layers.parquet, with CSV beside them. Interrupted, the same command goes on where it
@@ -310,25 +281,15 @@ def _study(**options: Any) -> None:
     One stage, with averages of checkpoints beside them, on a Ray cluster:
       landscape study 'allenai/OLMo-2-0425-1B@stage1-*:every=4' gptq-w3-g128 --average lawa-3 --engine ray
     """
-    config = StudyConfig(**options)
-    _quiet_libraries()
-    from rich.console import Console
-
     from landscape.study import run_study
     from landscape.study_table import print_study
-    from landscape.terminal import TerminalReporter
 
-    started = time.monotonic()
-    with TerminalReporter(
-        Console(stderr=True), shorter="; fewer checkpoints (@every=4) take in proportion"
-    ) as reporter:
-        study = run_study(config, reporter)
-    print_study(Console(), study, reporter.notes, time.monotonic() - started)
+    result = run_study(config, reporter)
+    return lambda console, notes, seconds: print_study(console, result, notes, seconds)
 
 
-@app.command("correlate")
-@_takes(CorrelateConfig)
-def _correlate(**options: Any) -> None:
+@_job("correlate", CorrelateConfig, models=False)
+def _correlate(config: CorrelateConfig, reporter: Any) -> Printer:
     r"""How columns of a study hang together: Pearson, Spearman and Kendall, with intervals that know of drift.
 
     Raw coefficients prove little along a run, where everything drifts. Beside them stand those of changes from one
@@ -342,13 +303,11 @@ def _correlate(**options: Any) -> None:
     Between runs, by their last checkpoints:
       landscape correlate figures/study --ends --x trace,predicted --given ''
     """
-    config = CorrelateConfig(**options)
-    from rich.console import Console
-
     from landscape.correlations import correlate_tables
     from landscape.study_table import print_correlations
 
-    print_correlations(Console(), correlate_tables(config), not config.linear)
+    result = correlate_tables(config)
+    return lambda console, notes, seconds: print_correlations(console, result, not config.linear)
 
 
 def _quiet_libraries() -> None:

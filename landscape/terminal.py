@@ -54,17 +54,18 @@ class TerminalReporter:
         self._task: TaskID | None = None
 
     def __enter__(self) -> TerminalReporter:
-        self._progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if kind is None:
             self._finish_stage()
-        self._progress.stop()
+        if self._progress.live.is_started:
+            self._progress.stop()
 
     def stage(self, name: str) -> Callable[[int, int], None]:
         """Begin the stage `name`; the function returned takes (done, total)."""
         self._finish_stage()
+        self._progress.start()  # with the first stage, as a display of none would still print a line
         task = self._task = self._progress.add_task(name, total=None)
 
         def update(done: int, total: int) -> None:

@@ -73,7 +73,9 @@ def cooldown(
 
 
 def budgets(rise: float = 0.01, growth: float = 0.0, **curved: Any) -> list[Row]:
-    """A stable run and five cooldowns for two seeds: error growing as tokens to the `growth`, and by `rise` at the end.
+    """A stable run, five cooldowns and one before the stable phase, for two seeds.
+
+    The error grows as tokens to the `growth`, and by `rise` at the end of a cooldown.
 
     With `curved`, ("before", "after"): trace and λ_max in the stable phase and at the end.
     """
@@ -89,7 +91,7 @@ def budgets(rise: float = 0.01, growth: float = 0.0, **curved: Any) -> list[Row]
     rows = []
     for seed in (1, 2):
         rows += stable(f"stable-0.003-s{seed}", error)
-        for start in STARTS:
+        for start in (1000, *STARTS):
             rows += cooldown(f"decay-0.003-s{seed}-from{start}", start, 3000, error, points=3)
     return rows
 
@@ -120,6 +122,7 @@ def averages(loss_hat: float, error: float = 0.03) -> list[Row]:
         run = f"stable-0.003-s{seed}"
         rows += stable(run, lambda step: {"delta_q": 0.02, "loss": 3.2}, 10_000)
         rows += cooldown(f"decay-0.003-s{seed}-from8000", 8000, 2000, lambda step, gone: {"delta_q": error / 3})
+        rows += cooldown(f"decay-0.003-s{seed}-from9500", 9500, 500, lambda step, gone: {"delta_q": error / 4})
         for kind, more in (("lawa-5x500", 0.05), ("lawa-20x500", 0.0)):
             cells = {"kind": kind, "learning_rate": None, "loss": 3.1, "delta_q": (loss_hat + more) / 3.1 - 1}
             rows.append(row(run, 10_000, **cells))
@@ -127,10 +130,15 @@ def averages(loss_hat: float, error: float = 0.03) -> list[Row]:
 
 
 def public(run: str, rise: float) -> list[Row]:
-    """A run from the Hub whose rate decays from half of its steps on, its error changing by `rise` there."""
+    """A run from the Hub whose rate decays from half of its steps on, its error changing by `rise` there.
+
+    It begins with an error that is neither.
+    """
     rows = []
     for step in range(1000, 11_000, 1000):
         gone = max(0, step - 5000) / 5000
         cells = {"learning_rate": 1e-3 * (1 - gone), "model": f"{run}@step{step}", "delta_q": 0.02 + rise * gone}
+        if step < 3000:
+            cells["delta_q"] = 0.5
         rows.append(row(run, step, **cells))
     return rows

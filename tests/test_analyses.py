@@ -36,9 +36,11 @@ from analyses import (
 from analyses import budgets as budgets_question
 from analyses.drawing import Figure, Panel, Series
 from analyses.interactive import SCRIPT
+from analyses.interactive import draw as draw_page
 from analyses.interactive import write as write_page
 from analyses.known import Known, mean
 from analyses.lab.claims import FAILS, HOLDS, OPEN, Verdict
+from analyses.printed import draw as draw_paper
 from analyses.printed import write as write_paper
 from analyses.question import Answer, Missing, said
 from analyses.tables import load
@@ -127,7 +129,7 @@ def test_averages_are_no_points_of_a_run(tmp_path):
 @pytest.mark.parametrize(("effect", "says"), [(-0.005, HOLDS), (0.005, FAILS), (0.0, OPEN)])
 def test_weight_decay(tmp_path, effect, says):
     rows = [
-        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * place)
+        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * (-1, 0, 2)[place])
         for seed in (1, 2)
         for place, decay in enumerate((0.0, 0.0005, 0.1))
     ]
@@ -147,7 +149,7 @@ def test_schedules_compare_at_one_budget_and_rate(tmp_path, ratio, says):
         rows += stable(f"stable-0.003-s{seed}", lambda step: {"delta_q": 0.01}, 9000)
         rows += cooldown(f"decay-0.003-s{seed}-from9000", 9000, 1000, lambda step, gone: {"delta_q": 0.02})
         rows += cooldown(f"decay-0.003-s{seed}-from5000", 5000, 5000, lambda step, gone: {"delta_q": 0.5})
-        rows += cooldown(f"decay-0.01-s{seed}-from9000", 9000, 1000, lambda step, gone: {"delta_q": 0.9}, peak=0.01)
+        rows += cooldown(f"decay-0.01-s{seed}-from9500", 9500, 500, lambda step, gone: {"delta_q": 0.9}, peak=0.01)
         rows.append(row(f"cosine-0.003-s{seed}-to10001", 10_001, delta_q=0.02 * ratio, delta_q_se=1e-4))
     answer = schedules.answer([study(tmp_path, rows)])
     assert verdicts(answer) == {"cosine ends as WSD does": says}
@@ -210,6 +212,10 @@ def test_windows_that_two_checkpoints_share_drop_out_of_their_difference(tmp_pat
     assert np.linalg.norm(one.parts) == pytest.approx(one.error, rel=1e-6)
     assert (other - one).value == pytest.approx(0.01, abs=1e-3)
     assert (other - one).error == pytest.approx(np.sqrt(2) * 0.1 / 100 / 20, rel=0.1)
+    same = other.over(one)
+    assert same.value == pytest.approx(1 + 0.01 / 3, abs=1e-3)
+    # What is left of a window: two draws of 0.1 of its own, and the 1/300 by which the sums differ, of a spread of 30.
+    assert same.error == pytest.approx(np.sqrt(3) * 0.1 / 300 / 20, rel=0.1)
     ratio = Known.of(table, table.rows[0], "perplexity_ratio")
     sums = np.array(json.loads(next(path.parent.glob("*step1*")).read_text())["windows"]["sum"]) / 100
     drawn = [np.exp(0.02 * generator.choice(sums, 400).mean()) for _ in range(2000)]
@@ -224,6 +230,26 @@ def test_windows_that_two_checkpoints_share_drop_out_of_their_difference(tmp_pat
     apart = Known.of(table, table.rows[1], "loss") - Known.of(table, table.rows[0], "loss")
     assert apart.error == pytest.approx(np.hypot(one.error, other.error), rel=1e-6)
     assert apart.error > 20 * again.error
+
+
+def test_errors_to_first_order_are_those_of_a_bootstrap(tmp_path):
+    generator = np.random.default_rng(0)
+    tokens = generator.integers(50, 150, 300)
+    sums = 3 * tokens * generator.lognormal(0, 0.2, 300)
+    hat = sums * 1.02 + generator.normal(0.5, 2, 300)
+    content = {"key": "k" * 64, "windows": {"sum": list(sums), "sum_hat": list(hat), "predicted": tokens.tolist()}}
+    path = tmp_path / "made" / "evaluations" / "run-kkkkkkkk.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    other = content | {"key": "k" * 8 + "x" * 56, "windows": {name: [1, 2] for name in content["windows"]}}
+    path.with_name("a-kkkkkkkk.json").write_text(json.dumps(other))  # the same name, but another evaluation
+    table = study(tmp_path, [row("run", 1, evaluation_key="k" * 64)])
+    drawn = generator.integers(300, size=(4000, 300))
+    s, h, n = (values[drawn].sum(axis=1) for values in (sums, hat, tokens))
+    again = {"loss": s / n, "loss_hat": h / n, "delta_q": h / s - 1, "perplexity_ratio": np.exp((h - s) / n)}
+    for column, values in again.items():
+        known = Known.of(table, table.rows[0], column)
+        assert np.linalg.norm(known.parts) == pytest.approx(values.std(), rel=0.06), column
 
 
 def test_the_mean_of_checkpoints_knows_how_they_scatter():
@@ -258,8 +284,10 @@ def test_a_run_cannot_write_into_a_page(tmp_path):
     page = path.read_text()
     assert HOSTILE not in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 1  # in the verdicts
-    # In the plot the label is escaped twice over: for plotly's own markup, and for the script it stands in.
-    assert "lt;script" in page.split("Plotly.newPlot")[1]
+    for trace in draw_page(answer.figures[0]).data:  # plotly obeys markup of its own
+        assert "<" not in trace.name
+        assert "&lt;script&gt;" in trace.name
+        assert all("<" not in text for text in trace.text)
     assert set(re.findall(r'src="([^"]*)"', page)) == {SCRIPT}  # nothing but what lies beside it
     assert (tmp_path / SCRIPT).stat().st_size > 1e6
 
@@ -272,9 +300,6 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path):
 
 
 def test_an_interval_is_drawn_where_it_lies():
-    from analyses.interactive import draw as draw_page
-    from analyses.printed import draw as draw_paper
-
     line = Series([1, 2], [3, 4], "line", low=[2, 3], high=[5, 6])
     points = Series([1, 2], [3, 4], "points", low=[2, 3], high=[5, 6], dash="")
     paper = draw_paper(Figure("one", "", ((Panel((line, points)),),)))

@@ -75,6 +75,14 @@ def test_sharpness_by_peak_rate(tmp_path, levels, says):
     assert "‖δ‖² × 4.00" in answer.numbers[0]
 
 
+def test_sharpness_by_peak_rate_needs_no_budgets(tmp_path):
+    cells = {"trace": [9.0, 3.0], "trace_se": [0.1] * 2}
+    answer = sharpness_over_training.answer([study(tmp_path, peaks(0.03, 0.03, **cells))])
+    assert verdicts(answer) == {"tr H ordered by peak rate": HOLDS}
+    with pytest.raises(Missing, match="curvature"):
+        sharpness_over_training.answer([study(tmp_path, peaks(0.03, 0.03), "flat")])
+
+
 def test_sharpness_that_the_error_follows(tmp_path):
     rows = budgets(before=1.0, after=3.0)
     for each in rows:  # error as curvature: hand in hand, whatever is taken out
@@ -112,10 +120,19 @@ def test_int4_collapse(tmp_path):
     }
 
 
+def test_what_counts_is_growth_since_the_middle_of_the_run(tmp_path):
+    gaps = [3.0] * 3 + [0.05] * 9 + [0.05 + 0.1 * place for place in range(8)]  # a bad beginning is no collapse
+    small = [0.002] * 10 + [0.02] + [0.002] * 9
+    answer = int4_collapse.answer([study(tmp_path, quantized(gaps, small, [1.0 - place for place in range(20)]))])
+    assert verdicts(answer)["the INT4 gap grows late in training"] == HOLDS
+    assert verdicts(answer)["the INT8 gap stays small"] == FAILS  # one checkpoint is enough
+
+
 def test_int4_needs_both_quantizers_and_a_rate_that_decays(tmp_path):
     rows = quantized([0.1] * 10, [0.001] * 10, [1.0] * 10)
+    short = quantized([0.1] * 7, [0.001] * 7, [1.0] * 7)
     constant = [each | {"learning_rate": PEAK} for each in rows]
-    for lacking in ([each for each in rows if each["quantizer"] == INT4], rows[:6], constant):
+    for lacking in ([each for each in rows if each["quantizer"] == INT4], short, constant):
         with pytest.raises(Missing, match="rate decays"):
             int4_collapse.answer([study(tmp_path, lacking)])
 
