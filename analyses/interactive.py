@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -13,7 +14,7 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from analyses.drawing import MARKERS, Figure, Panel, Series
+from analyses.drawing import MARKERS, Colours, Figure, Panel, Scale, Series
 from analyses.words import html_text
 from landscape.files import write_whole
 from landscape.viewer.style import FONT, INK, axis, layout
@@ -21,7 +22,7 @@ from landscape.viewer.style import FONT, INK, axis, layout
 SCRIPT = "plotly.min.js"
 _DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
 _SIGNS = dict(zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "x", "cross"), strict=True))
-_ROW, _SPACE = 260, 90  # pixels of a row of panels, and of what lies around all of them
+_ROW, _SPACE = 260, 140  # pixels of a row of panels, and of what lies around all of them
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>$title</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -41,11 +42,11 @@ def write(figure: Figure, title: str, lines: Sequence[str], folder: Path) -> Pat
     plot = to_html(draw(figure), include_plotlyjs=False, full_html=False, div_id=figure.name)
     page = _PAGE.substitute(
         title=html.escape(title),
-        caption=html.escape(figure.caption),
+        caption=html_text(figure.caption),
         font=FONT,
         script=SCRIPT,
         plot=plot,
-        lines="".join(f"<li>{html.escape(line)}</li>" for line in lines),
+        lines="".join(f"<li>{html_text(line)}</li>" for line in lines),
     )
     path = folder / f"{figure.name}.html"
     write_whole(path, page.encode())
@@ -58,26 +59,40 @@ def draw(figure: Figure) -> go.Figure:
     titles = [html_text(panel.title) for row in figure.rows for panel in [*row, *[Panel(())] * (columns - len(row))]]
     share_x = "all" if figure.colours else "columns" if figure.share_x else False
     share_y = "all" if figure.colours else "rows" if figure.share_y else False
-    made = make_subplots(len(figure.rows), columns, subplot_titles=titles, shared_xaxes=share_x, shared_yaxes=share_y)
+    gap = (0.25 if figure.share_x else 0.45) / (1 + len(figure.rows))  # titles of x stand in it where each has its own
+    made = make_subplots(
+        len(figure.rows),
+        columns,
+        subplot_titles=titles,
+        shared_xaxes=share_x,
+        shared_yaxes=share_y,
+        vertical_spacing=gap,
+    )
     shown: set[str] = set()
     for row, panels in enumerate(figure.rows, start=1):
         for column, panel in enumerate(panels, start=1):
             place = {"row": row, "col": column}
             if panel.field is not None:
                 field = panel.field
-                made.add_trace(
-                    go.Contour(x=field.x, y=field.y, z=field.values.T, coloraxis="coloraxis", hoverinfo="x+y+z"),
-                    **place,
-                )
+                levels = _levels(figure.colours) if figure.colours else {}
+                shape: dict[str, Any] = {
+                    "coloraxis": "coloraxis",
+                    "contours": levels,
+                    "line": {"width": 0.3},
+                    "hoverinfo": "x+y+z",
+                }
+                made.add_trace(go.Contour(x=field.x, y=field.y, z=field.values.T, **shape), **place)
             for each in panel.series:
-                _series(made, each, place, shown)
+                if len(each.x):  # plotly takes the axis of a trace without points to be empty
+                    _series(made, each, place, shown)
             for x in panel.marks:
                 made.add_vline(x=x, line={"color": "#999999", "width": 1, "dash": "dot"}, **place)
             _axes(made, figure, panel, place)
     sizes = {"width": 1100 if columns > 1 else 700, "height": _SPACE + _ROW * len(figure.rows)}
-    made.update_layout(
-        **layout() | {"showlegend": True} | sizes, legend={"title": {"text": html_text(figure.legend_title)}}
-    )
+    legend = {"title": {"text": html_text(figure.legend_title)}, "orientation": "h", "yanchor": "bottom"}
+    legend |= {"yref": "container", "y": 0.0}
+    margin = {"t": 40, "b": 100, "l": 70, "r": 20}
+    made.update_layout(**layout() | {"showlegend": True} | sizes, legend=legend, margin=margin)
     if figure.colours:
         colours = figure.colours
         bar = {"title": {"text": html_text(colours.title)}}
@@ -85,6 +100,20 @@ def draw(figure: Figure) -> go.Figure:
             coloraxis={"cmin": colours.low, "cmax": colours.high, "colorscale": "Viridis", "colorbar": bar}
         )
     return made
+
+
+def _around(series: Sequence[Series], scale: Scale) -> tuple[float, float] | None:
+    """Limits of y with a little air, errors inside."""
+    numbers = [number for each in series for number in (*each.y, *each.low, *each.high) if math.isfinite(number)]
+    if scale == "log":
+        numbers = [number for number in numbers if number > 0]
+        return (min(numbers) / 1.15, max(numbers) * 1.15) if numbers else None
+    air = 0.05 * (max(numbers) - min(numbers)) or 1e-3 if numbers else 0.0
+    return (min(numbers) - air, max(numbers) + air) if numbers else None
+
+
+def _levels(colours: Colours) -> dict[str, float]:
+    return {"start": colours.low, "end": colours.high, "size": (colours.high - colours.low) / 30}
 
 
 def _series(made: go.Figure, each: Series, place: dict[str, int], shown: set[str]) -> None:
@@ -126,8 +155,11 @@ def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) 
     x, y = axis(html_text(panel.x_title) if last else ""), axis(html_text(panel.y_title) if first else "")
     if panel.ticks:
         x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [html_text(word) for _, word in panel.ticks]}
-    if panel.y_limits and panel.y_scale == "linear":
-        y["range"] = list(panel.y_limits)
+    # Where rows share an axis and points have errors, plotly's own choice of a range fails.
+    beside = figure.rows[place["row"] - 1] if figure.share_y else (panel,)
+    limits = panel.y_limits or _around([each for other in beside for each in other.series], panel.y_scale)
+    if limits and panel.field is None:
+        y["range"] = [math.log10(end) for end in limits] if panel.y_scale == "log" else list(limits)
     made.update_xaxes(type=panel.x_scale, **x, **place)
     made.update_yaxes(type=panel.y_scale, **y, **place)
     if panel.identity and (ends := panel.ends()):

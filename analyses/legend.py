@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Paper
@@ -27,7 +28,10 @@ def _columns(figure: Figure, labels: Sequence[str]) -> int:
 
 def draw_legend(paper: Paper, axes: Sequence[Axes], figure: Figure) -> None:
     """Below the panels, where it covers nothing."""
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
     labels = [label for label in figure.labels() if label in handles]
     if labels:
         paper.legend(

@@ -58,7 +58,7 @@ def by_peak(table: Table, cooled: Sequence[Cooldown], seed: int) -> list[Line]:
         if each.seed == seed:
             colour = colours[each.peak]
             lines.append(Line(partial(before, table, each), f"{each.peak:g}", colour))
-            lines.append(Line(partial(joined, table, each), "", colour, "dashed"))
+            lines.append(Line(partial(joined, table, each), f"{each.peak:g}", colour, "dashed"))
     return lines
 
 

@@ -79,7 +79,8 @@ def _panel(axis: Axes, panel: Panel, colours: Colours | None) -> None:
     if panel.field is not None and colours is not None:
         _field(axis, panel.field, colours)
     for each in panel.series:
-        _series(axis, each)
+        if len(each.x):
+            _series(axis, each)
     for x in panel.marks:
         axis.axvline(x, color="#999999", linewidth=0.6, linestyle=":", zorder=0.5)
     if panel.identity and (ends := panel.ends()):

@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from landscape.config import (
+    AllocateConfig,
     AverageConfig,
     CorrelateConfig,
     EvaluateConfig,
@@ -286,6 +287,26 @@ def _study(config: StudyConfig, reporter: Any) -> Printer:
 
     result = run_study(config, reporter)
     return lambda console, notes, seconds: print_study(console, result, notes, seconds)
+
+
+@_job("allocate", AllocateConfig)
+def _allocate(config: AllocateConfig, reporter: Any) -> Printer:
+    r"""Which layers need more bits: those where curvature and rounding errors meet, for a budget of bits.
+
+    Prints the bits of every layer, what they are predicted to cost, and what they do: the choice is quantized and
+    evaluated beside all layers alike. Its name works wherever a quantizer does.
+
+    \b
+    Three and a half bits, scales included:
+      landscape allocate runs/mine@8000 gptq-w3-g64 --bits 3.5 --text held-out.jsonl
+    Round to nearest, two to four bits:
+      landscape allocate runs/mine rtn-w3-g64-asym --bits 3.2 --choices 2,3,4 --by length --text held-out.jsonl
+    """
+    from landscape.allocation import allocate_bits
+    from landscape.study_table import print_allocation
+
+    result = allocate_bits(config, reporter)
+    return lambda console, notes, seconds: print_allocation(console, result, notes, seconds)
 
 
 @_job("correlate", CorrelateConfig, models=False)

@@ -77,7 +77,7 @@ def print_quantized(console: Console, result: Quantized, notes: Sequence[str], s
     console.print()
     console.print(Text.assemble(("Θ  ", "bold"), result.model, ("   Θ̂  ", "bold"), report.quantizer))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    shared = _shared_start([layer.name for layer in report.layers])
+    shared = shared_start([layer.name for layer in report.layers])
     table.add_column(f"{shared}…" if shared else "layer", overflow="fold")
     for heading in ("bits", "‖δ‖/‖W‖", "output error", "rounding", "kurtosis"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -128,7 +128,7 @@ def _print_end(console: Console, notes: Sequence[str], files: Sequence[tuple[str
         console.print(Text.assemble((f"{what:8}", "green"), path), soft_wrap=True)
 
 
-def _shared_start(names: Sequence[str]) -> str:
+def shared_start(names: Sequence[str]) -> str:
     """The parts that all names begin with, up to the number of the block."""
     parts = [name.split(".") for name in names]
     same = 0

@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from landscape.evaluation_table import shared_start
 from landscape.terminal import shown
 
 if TYPE_CHECKING:
+    from landscape.allocation import Allocation
     from landscape.correlations import Correlated
     from landscape.study import Study
 
@@ -52,6 +54,33 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
     console.print(f"{len(study.rows)} rows, {seconds:.0f} s; what hangs together: landscape correlate {study.folder}")
     for name in ("study.parquet", "study.csv", "layers.parquet"):
         console.print(Text.assemble((f"{'table':<8}", "bold green"), shown(study.folder / name)), soft_wrap=True)
+
+
+def print_allocation(console: Console, found: Allocation, notes: Sequence[str], seconds: float) -> None:
+    """Bits by layer, then the choice beside all layers alike: predicted and real."""
+    console.print()
+    shared = shared_start(list(found.bits))
+    for bits in sorted(set(found.bits.values()), reverse=True):
+        own = ", ".join(name.removeprefix(shared) for name, each in found.bits.items() if each == bits)
+        console.print(Text.assemble((f"{bits} bits  ", "bold"), own))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("quantizer", overflow="fold")
+    for heading in ("bits", "predicted ΔL", "ΔL", "ΔQ"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result, (name, predicted) in zip(found.results, found.predicted.items(), strict=True):
+        change = result.comparison.change
+        table.add_row(
+            "these bits" if name == found.quantizer else name,
+            f"{result.report['bits_per_weight']:.2f}",
+            f"{predicted:.4f}",
+            f"{change.value:+.4f} ± {change.standard_error:.4f}",
+            f"{result.comparison.relative.value:+.2%}",
+        )
+    console.print(table)
+    for note in notes:
+        console.print(Text.assemble(("note    ", "yellow"), note))
+    console.print(Text.assemble(("name    ", "bold green"), found.quantizer), soft_wrap=True)
+    console.print(f"{seconds:.0f} s")
 
 
 def print_correlations(console: Console, found: Sequence[Correlated], logarithms: bool) -> None:

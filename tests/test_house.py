@@ -82,13 +82,15 @@ ALLOWED = {
     "study": {"averaging", "config", "curvature", "evaluation", "mapped", "quantize", "references", "reporting"}
     | {"sharpness", "texts", "training", "trajectories"},
     "correlations": {"config", "statistics", "study"},
-    "study_table": {"correlations", "study", "terminal"},
+    "allocation": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting", "sharpness"}
+    | {"study"},
+    "study_table": {"allocation", "correlations", "evaluation_table", "study", "terminal"},
     "__main__": {"cli"},
     "terminal": {"basin", "slices", "viewer"},
     "frontier": {"config", "evaluation", "viewer"},
     "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
-    "cli": {"averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
+    "cli": {"allocation", "averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
     | {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"averaging", "pretraining"}

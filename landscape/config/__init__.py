@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from landscape.config.geometry import PLANES, RANDOM, SharpnessConfig, SliceConfig
 from landscape.config.quantization import PAPER, EvaluateConfig, FrontierConfig, QuantizeConfig
-from landscape.config.study import CorrelateConfig, StudyConfig
+from landscape.config.study import AllocateConfig, CorrelateConfig, StudyConfig
 from landscape.config.text import MeasurementConfig, TextConfig
 from landscape.config.training import AverageConfig, TrainConfig
 
@@ -16,6 +16,7 @@ __all__ = [
     "PAPER",
     "PLANES",
     "RANDOM",
+    "AllocateConfig",
     "AverageConfig",
     "CorrelateConfig",
     "EvaluateConfig",

@@ -130,3 +130,46 @@ class CorrelateConfig:
             raise OptionError(f"--draws {self.draws}: expected a whole number of at least 100")
         if self.out and self.out.suffix != ".csv":
             raise OptionError(f"--out {self.out}: expected a name that ends in .csv")
+
+
+@dataclass(frozen=True)
+class AllocateConfig(TextConfig):
+    """How many bits there are for the layers of a model, and what tells where they are needed.
+
+    Raises:
+        OptionError: a number or a word that cannot be used.
+    """
+
+    quant: str = field(
+        kw_only=True, metadata={"help": "The quantizer, such as gptq-w3-g64: its method and groups, at any bits."}
+    )
+    bits: float = option(3.5, "Bits of a quantized weight on average, scales included.")
+    choices: str = option("2,3,4,6,8", "Bits that a layer may have, with commas.")
+    by: Literal["outputs", "length", "grid"] = option(
+        "outputs",
+        "The sum over layers that predicts the loss (docs/studies.md): 'length' for methods that look at no inputs.",
+    )
+    curvature_tokens: int | None = option(
+        None, "Evaluation tokens of the traces. Default: 204,800, or 4096 for a short context."
+    )
+    trace_error: float = option(0.02, "Relative standard error at which a trace is good enough.")
+    max_probes: int = option(200, "Probes of the trace at most.")
+    out: Path = option(Path("figures/allocate"), "Directory of the traces and evaluations it rests on.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("curvature_tokens", 1), ("max_probes", 10)):
+            self._at_least(name, least)
+        self._one_of("by", ("outputs", "length", "grid"))
+        if not 0 < self.trace_error < 1:
+            raise OptionError(f"--trace-error {self.trace_error}: expected a fraction between 0 and 1")
+        if not 1 < self.bits <= 16:
+            raise OptionError(f"--bits {self.bits}: expected a number from 1 to 16, such as 3.5")
+        if not self.levels or any(not 2 <= bits <= 8 for bits in self.levels):
+            raise OptionError(f"--choices {self.choices}: expected whole numbers from 2 to 8, such as 2,3,4")
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """`choices` taken apart, ascending; empty where they are no numbers."""
+        words = [word.strip() for word in self.choices.split(",")]
+        return tuple(sorted({int(word) for word in words})) if all(word.isdecimal() for word in words) else ()

@@ -33,7 +33,7 @@ def of_subject(subject: Subject, files: Mapping[str, Path]) -> tuple[list[Row], 
     curved = store.read(files["curvature"]) if "curvature" in files else None
     who = _who(subject)
     what = _curvature(curved) if curved is not None else {}
-    traces = _traces(curved) if curved is not None else {}
+    traces = traces_of(curved) if curved is not None else {}
     rows, layers = [], []
     for quantizer, path in files.items():
         if quantizer == "curvature":
@@ -162,7 +162,7 @@ def _curvature(found: store.StoredSharpness) -> Row:
     return row
 
 
-def _traces(found: store.StoredSharpness) -> dict[str, tuple[float, float]]:
+def traces_of(found: store.StoredSharpness) -> dict[str, tuple[float, float]]:
     """(tr H_l, standard error) by layer: those of the tensors called weight."""
     section = found.sections.get("trace/layers")
     if section is None:
