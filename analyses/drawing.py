@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -124,3 +125,13 @@ class Figure:
 def shades(count: int) -> list[str]:
     """Colours for what has an order: viridis, without its end that does not stand on white."""
     return [to_hex(colour) for colour in matplotlib.colormaps["viridis"](np.linspace(0, 0.8, max(count, 2)))][:count]
+
+
+def around(series: Sequence[Series], scale: Scale) -> tuple[float, float] | None:
+    """Limits of y with a little air, errors inside."""
+    numbers = [number for each in series for number in (*each.y, *each.low, *each.high) if math.isfinite(number)]
+    if scale == "log":
+        numbers = [number for number in numbers if number > 0]
+        return (min(numbers) / 1.15, max(numbers) * 1.15) if numbers else None
+    air = 0.05 * (max(numbers) - min(numbers)) or 1e-3 if numbers else 0.0
+    return (min(numbers) - air, max(numbers) + air) if numbers else None

@@ -14,7 +14,7 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from analyses.drawing import MARKERS, Colours, Figure, Panel, Scale, Series
+from analyses.drawing import MARKERS, Colours, Figure, Panel, Series, around
 from analyses.words import html_text
 from landscape.files import write_whole
 from landscape.viewer.style import FONT, INK, axis, layout
@@ -89,7 +89,11 @@ def draw(figure: Figure) -> go.Figure:
                 made.add_vline(x=x, line={"color": "#999999", "width": 1, "dash": "dot"}, **place)
             _axes(made, figure, panel, place)
     sizes = {"width": 1100 if columns > 1 else 700, "height": _SPACE + _ROW * len(figure.rows)}
-    legend = {"title": {"text": html_text(figure.legend_title)}, "orientation": "h", "yanchor": "bottom"}
+    legend: dict[str, Any] = {
+        "title": {"text": html_text(figure.legend_title)},
+        "orientation": "h",
+        "yanchor": "bottom",
+    }
     legend |= {"yref": "container", "y": 0.0}
     margin = {"t": 40, "b": 100, "l": 70, "r": 20}
     made.update_layout(**layout() | {"showlegend": True} | sizes, legend=legend, margin=margin)
@@ -100,16 +104,6 @@ def draw(figure: Figure) -> go.Figure:
             coloraxis={"cmin": colours.low, "cmax": colours.high, "colorscale": "Viridis", "colorbar": bar}
         )
     return made
-
-
-def _around(series: Sequence[Series], scale: Scale) -> tuple[float, float] | None:
-    """Limits of y with a little air, errors inside."""
-    numbers = [number for each in series for number in (*each.y, *each.low, *each.high) if math.isfinite(number)]
-    if scale == "log":
-        numbers = [number for number in numbers if number > 0]
-        return (min(numbers) / 1.15, max(numbers) * 1.15) if numbers else None
-    air = 0.05 * (max(numbers) - min(numbers)) or 1e-3 if numbers else 0.0
-    return (min(numbers) - air, max(numbers) + air) if numbers else None
 
 
 def _levels(colours: Colours) -> dict[str, float]:
@@ -157,7 +151,7 @@ def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) 
         x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [html_text(word) for _, word in panel.ticks]}
     # Where rows share an axis and points have errors, plotly's own choice of a range fails.
     beside = figure.rows[place["row"] - 1] if figure.share_y else (panel,)
-    limits = panel.y_limits or _around([each for other in beside for each in other.series], panel.y_scale)
+    limits = panel.y_limits or around([each for other in beside for each in other.series], panel.y_scale)
     if limits and panel.field is None:
         y["range"] = [math.log10(end) for end in limits] if panel.y_scale == "log" else list(limits)
     made.update_xaxes(type=panel.x_scale, **x, **place)

@@ -8,6 +8,7 @@
 `ls.render_slice(config)` makes the slice, `ls.measure_sharpness(ls.SharpnessConfig(…))` measures curvature,
 `ls.evaluate_model(ls.EvaluateConfig(…))` what quantizers cost; `ls.quantize_model(ls.QuantizeConfig(…))` keeps Θ̂;
 `ls.train_model(ls.TrainConfig(…))` trains a recipe, `ls.average_checkpoints(ls.AverageConfig(…))` averages a run.
+`ls.run_study(ls.StudyConfig(…))` measures a whole run, and `ls.read_study(path)` gives its rows.
 `ls.read_slice(path)`, `ls.read_sharpness(path)` and `ls.read_evaluation(path)` open what is stored;
 `landscape.curvature` and `landscape.quantize` have the engines. Names load when first used, so that importing the
 package does not import torch.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         QuantizeConfig,
         SharpnessConfig,
         SliceConfig,
+        StudyConfig,
         TrainConfig,
     )
     from landscape.curvature.store import StoredSharpness
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from landscape.sharpness import SharpnessResult, measure_sharpness
     from landscape.slices import Plane, StoredSlice, span
     from landscape.slices import read as read_slice
+    from landscape.study import Study, run_study
+    from landscape.study import read as read_study
     from landscape.weights import Weights
 
 _HOME = {
@@ -61,6 +65,8 @@ _HOME = {
     "SliceResult": "basin",
     "StoredSharpness": "curvature.store",
     "StoredSlice": "slices",
+    "Study": "study",
+    "StudyConfig": "config",
     "TokenCrossEntropy": "objective",
     "TrainConfig": "config",
     "Trained": "pretraining",
@@ -75,12 +81,14 @@ _HOME = {
     "read_evaluation": "evaluation",
     "read_sharpness": "curvature.store",
     "read_slice": "slices",
+    "read_study": "study",
     "render_slice": "basin",
     "resolve": "references",
+    "run_study": "study",
     "span": "slices",
     "train_model": "pretraining",
 }
-_ELSEWHERE = {"read_evaluation": "read", "read_sharpness": "read", "read_slice": "read"}
+_ELSEWHERE = {"read_evaluation": "read", "read_sharpness": "read", "read_slice": "read", "read_study": "read"}
 
 __all__ = [
     "AverageConfig",
@@ -99,6 +107,8 @@ __all__ = [
     "SliceResult",
     "StoredSharpness",
     "StoredSlice",
+    "Study",
+    "StudyConfig",
     "TokenCrossEntropy",
     "TrainConfig",
     "Trained",
@@ -113,8 +123,10 @@ __all__ = [
     "read_evaluation",
     "read_sharpness",
     "read_slice",
+    "read_study",
     "render_slice",
     "resolve",
+    "run_study",
     "span",
     "train_model",
 ]

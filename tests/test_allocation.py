@@ -81,9 +81,8 @@ def test_what_cannot_be_asked_for(run: Path, text_file: Path, tmp_path: Path, op
 
 
 def test_the_command_prints_bits_and_the_name(landscape, run: Path, text_file: Path, tmp_path: Path):
-    code, out, err = landscape(
-        "allocate", f"{run}@step30", "rtn-w3-g16", "--bits", 4.3, "--by", "length", "--text", text_file,
-        "--seq-len", 32, "--tokens", 320, "--curvature-tokens", 128, "--max-probes", 10, "--choices", "3,4", "--out", tmp_path,
-    )  # fmt: skip
+    small = ["--seq-len", 32, "--tokens", 320, "--curvature-tokens", 128, "--max-probes", 10, "--out", tmp_path]
+    asked = ["--bits", 4.3, "--by", "length", "--choices", "3,4", "--text", text_file]
+    code, out, err = landscape("allocate", f"{run}@step30", "rtn-w3-g16", *asked, *small)
     assert code == 0, err
     assert "these bits" in out and "4 bits  " in out and "predicted ΔL" in out and "name    rtn-w" in out

@@ -94,6 +94,15 @@ def test_what_cooldowns_are_compared_with_is_the_stable_run_around_their_start(t
     assert sum(each.interval.low < 0.01 < each.interval.high for each in contrasts) >= 8
 
 
+def test_errors_have_bands_and_losses_none(tmp_path):
+    (figure,) = budgets_question.answer([study(tmp_path, budgets())]).figures
+    loss, error = figure.rows[0][0], figure.rows[1][0]
+    assert all(not each.low for each in loss.series)  # windows move all losses together
+    for each in error.series:
+        assert np.subtract(each.high, each.y) == pytest.approx(100 * 1.96e-5, rel=1e-3)
+        assert np.subtract(each.y, each.low) == pytest.approx(100 * 1.96e-5, rel=1e-3)
+
+
 def test_a_cooldown_that_was_not_measured_to_its_end_does_not_count(tmp_path):
     rows = [each for each in budgets() if each["learning_rate"] > 1e-5 or "from4000" in each["run"]]
     with pytest.raises(Missing, match="cooldowns of one length"):

@@ -95,7 +95,7 @@ ALLOWED = {
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"averaging", "pretraining"}
     | {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
-    | {"sharpness", "slices"},
+    | {"sharpness", "slices", "study"},
 }
 
 
