@@ -22,7 +22,7 @@ from analyses.tables import Table, is_number
 
 QUESTION = "Does the token budget matter once the rate has decayed?"
 _EARLY = 0.15  # of the steps: before them there is no stable phase
-_AROUND = 5  # stable checkpoints nearest to the start of a cooldown
+_AROUND, _NEAR = 5, 0.15  # stable checkpoints nearest to the start of a cooldown, within this share of the steps
 
 
 def answer(tables: Sequence[Table]) -> Answer:
@@ -60,12 +60,14 @@ def rise(table: Table, each: Cooldown, quantizer: str, name: str) -> list[Contra
 
     These scatter by more than windows explain, and the checkpoint at the end is taken to scatter as they do.
     """
+    reach = _NEAR * max(other.end for other in cooldowns(table) if other.stable == each.stable)
     known = [row for row in table.line(each.stable, quantizer) if is_number(row[name])]
-    near = sorted(known, key=lambda row: abs(row["step"] - each.start))[:_AROUND]
+    near = sorted((abs(row["step"] - each.start), place) for place, row in enumerate(known))[:_AROUND]
+    near = [(away, place) for away, place in near if away <= reach]
     last = end(table, each.run, quantizer, name)
     if len(near) < 2 or last is None:
         return []
-    before = [Known.of(table, row, name) for row in near]
+    before = [Known.of(table, known[place], name) for _, place in near]
     last = last.widened(float(np.std([one.value for one in before], ddof=1)))
     return difference(f"from step {each.start:,}", each.seed, last, mean(before))
 
@@ -89,7 +91,7 @@ def _flat(table: Table, cooled: Sequence[Cooldown], quantizer: str) -> Verdict |
 
 def _rises(table: Table, cooled: Sequence[Cooldown], quantizer: str) -> Verdict | None:
     contrasts = [contrast for each in late(cooled) for contrast in rise(table, each, quantizer, "delta_q")]
-    rule = f"ΔQ at the end less the mean of {_AROUND} stable checkpoints around the start, above 0"
+    rule = f"ΔQ at the end less the mean of up to {_AROUND} stable checkpoints around the start, above 0"
     return verdict("error rises in the cooldown", quantizer, rule, contrasts, (0.0, math.inf))
 
 

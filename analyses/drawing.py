@@ -1,6 +1,6 @@
 """A figure as data: panels of lines, points and fields, said once and drawn on paper and on a page.
 
-`analyses.printed` and `analyses.interactive` are the two ways to draw it.
+`analyses.printed` and `analyses.interactive` are the two ways to draw it, `analyses.page` what the latter stands on.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from analyses import (
     forks,
     in_the_wild,
     int4_collapse,
-    interactive,
     loss_and_accuracy,
     other_quantizers,
+    page,
     peak_rate,
     prediction,
     printed,
@@ -73,7 +73,7 @@ def draw_all(studies: Sequence[Table], out: Path, console: Console) -> dict[str,
             continue
         lines = list(answer.lines())
         for figure in answer.figures:
-            paths = [*printed.write(figure, out), interactive.write(figure, question.QUESTION, lines, out)]
+            paths = [*printed.write(figure, out), page.write(figure, question.QUESTION, lines, out)]
             told = ", ".join(path.name for path in paths)
             console.print(f"[bold]{figure.name}[/]  {told}", highlight=False)
         console.print(f"{question.QUESTION} ({', '.join(answer.tables)})", markup=False, highlight=False)

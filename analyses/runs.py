@@ -75,5 +75,7 @@ def whole(table: Table, cooldown: Cooldown, quantizer: str) -> list[Row]:
 
 
 def joined(table: Table, cooldown: Cooldown, quantizer: str) -> list[Row]:
-    """The cooldown, begun at the stable run's checkpoint it comes from where that was measured."""
-    return [row for row in whole(table, cooldown, quantizer) if row["step"] >= cooldown.start]
+    """The cooldown, begun at the last checkpoint of the stable run before it, where that is not too long before."""
+    last = before(table, cooldown, quantizer)[-1:]
+    near = [row for row in last if cooldown.start - row["step"] <= cooldown.length]
+    return [*near, *table.line(cooldown.run, quantizer)]

@@ -19,7 +19,7 @@ from analyses.lab.measured import Interval
 from analyses.panels import Line, Measure, Side, stacked
 from analyses.peak_rate import by_peak, same_steps
 from analyses.question import Answer, choose, figures, found, lab, verdict, with_interval
-from analyses.runs import Cooldown, joined, seeds, whole
+from analyses.runs import Cooldown, cooldowns, joined, seeds, whole
 from analyses.tables import Table, column, is_number
 from landscape.config import CorrelateConfig
 from landscape.correlations import correlate_tables
@@ -83,7 +83,7 @@ def _breaks(table: Table, cooled: Sequence[Cooldown], name: str) -> Verdict | No
     contrasts = []
     for seed in seeds(cooled):
         each = max(
-            (one for one in late(cooled) if one.seed == seed),
+            (one for one in late(cooldowns(table)) if (one.peak, one.seed) == (cooled[0].peak, seed)),
             key=lambda one: (len(table.line(one.run, table.quantizers[0])), one.start),
             default=None,
         )

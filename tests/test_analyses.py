@@ -35,11 +35,11 @@ from analyses import (
 )
 from analyses import budgets as budgets_question
 from analyses.drawing import Figure, Panel, Series
-from analyses.interactive import SCRIPT
 from analyses.interactive import draw as draw_page
-from analyses.interactive import write as write_page
 from analyses.known import Known, mean
 from analyses.lab.claims import FAILS, HOLDS, OPEN, Verdict
+from analyses.page import SCRIPT
+from analyses.page import write as write_page
 from analyses.printed import draw as draw_paper
 from analyses.printed import write as write_paper
 from analyses.question import Answer, Missing, said
@@ -94,6 +94,20 @@ def test_what_cooldowns_are_compared_with_is_the_stable_run_around_their_start(t
     assert sum(each.interval.low < 0.01 < each.interval.high for each in contrasts) >= 8
 
 
+def test_a_stable_run_that_ends_long_before_a_cooldown_begins_says_nothing_of_it(tmp_path):
+    rows = [each for each in budgets() if not each["run"].startswith("stable") or each["step"] <= 8000]
+    answer = budgets_question.answer([study(tmp_path, rows)])
+    starts = {each.what for each in about(answer, "error rises in the cooldown").contrasts}
+    assert starts == {"from step 4,000", "from step 7,000"}
+
+
+def test_a_cooldown_is_drawn_from_where_it_comes(tmp_path):
+    rows = [each for each in budgets() if (each["run"], each["step"]) != ("stable-0.003-s1", 10_000)]
+    (figure,) = budgets_question.answer([study(tmp_path, rows)]).figures
+    begun = [round(each.x[0] / 2048e-6) for each in figure.rows[0][0].series if each.label == "cooldown"]
+    assert begun == [1000, 4000, 7000, 9000, 13_000, 16_000]  # that of 10,000 at the checkpoint before
+
+
 def test_errors_have_bands_and_losses_none(tmp_path):
     (figure,) = budgets_question.answer([study(tmp_path, budgets())]).figures
     loss, error = figure.rows[0][0], figure.rows[1][0]
@@ -138,7 +152,7 @@ def test_averages_are_no_points_of_a_run(tmp_path):
 @pytest.mark.parametrize(("effect", "says"), [(-0.005, HOLDS), (0.005, FAILS), (0.0, OPEN)])
 def test_weight_decay(tmp_path, effect, says):
     rows = [
-        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * (-1, 0, 2)[place])
+        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * (0, -1, 2)[place])
         for seed in (1, 2)
         for place, decay in enumerate((0.0, 0.0005, 0.1))
     ]
@@ -316,7 +330,12 @@ def test_an_interval_is_drawn_where_it_lies():
     band, bars = axis.collections
     assert band.get_datalim(axis.transData).intervaly.tolist() == [2, 6]
     assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[2, 5], [3, 6]]
-    for trace in draw_page(Figure("one", "", ((Panel((line, points)),),))).data:
+    page = draw_page(Figure("one", "", ((Panel((line, points, Series((), (), "nothing"))),),)))
+    low, high = page.layout.yaxis.range
+    assert 1.5 < low < 2
+    assert 6 < high < 6.5
+    assert [trace.name for trace in page.data] == ["line", "points"]
+    for trace in page.data:
         assert list(trace.error_y.array) == [2, 2]
         assert list(trace.error_y.arrayminus) == [1, 1]
 

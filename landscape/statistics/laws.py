@@ -122,7 +122,7 @@ def fit(
         {t.exponent: (float(found[n]), float(low[n]), float(high[n])) for n, t in enumerate(kept, start=1)},
         tuple(term.column for term in terms if term not in kept),
         float(1 - ((y - law_of_row) ** 2).sum() / spread) if spread else float("nan"),
-        float(stats.spearmanr(law_of_row, y).statistic) if np.ptp(law_of_row) > 0 else float("nan"),
+        float(stats.spearmanr(law_of_row, y).statistic) if np.ptp(law_of_row) > 0 and np.ptp(y) > 0 else float("nan"),
         _left_out(design, y, groups),
         len(y),
         int((~positive).sum()),
