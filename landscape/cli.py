@@ -271,8 +271,8 @@ def _average(config: AverageConfig, reporter: Any) -> Printer:
 def _study(config: StudyConfig, reporter: Any) -> Printer:
     r"""A whole training run: loss, quantization error, curvature and steps of every checkpoint, as one table.
 
-    Writes study.parquet and layers.parquet, with CSV beside them. Interrupted, the same command goes on where it
-    stopped; a checkpoint that is missing is skipped and named.
+    Writes study.parquet, layers.parquet and tensors.parquet, with CSV beside them. Interrupted, the same command goes
+    on where it stopped; a checkpoint that is missing is skipped and named.
 
     \b
     All checkpoints of your own run, or of all runs in a directory:

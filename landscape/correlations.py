@@ -83,7 +83,7 @@ def _rows(config: CorrelateConfig) -> Sequence[Row]:
 
 
 def _quantizers(config: CorrelateConfig, rows: Sequence[Row]) -> list[str]:
-    there = list(dict.fromkeys(row["quantizer"] for row in rows))
+    there = [name for name in dict.fromkeys(row["quantizer"] for row in rows) if name is not None]
     asked = [word.strip() for word in config.quantizer.split(",") if word.strip()]
     for name in asked:
         if name not in there:

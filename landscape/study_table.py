@@ -52,7 +52,7 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
     for note in notes:
         console.print(Text.assemble(("note    ", "yellow"), note))
     console.print(f"{len(study.rows)} rows, {seconds:.0f} s; what hangs together: landscape correlate {study.folder}")
-    for name in ("study.parquet", "study.csv", "layers.parquet"):
+    for name in ("study.parquet", "study.csv", "layers.parquet", "tensors.parquet"):
         console.print(Text.assemble((f"{'table':<8}", "bold green"), shown(study.folder / name)), soft_wrap=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from landscape.config import StudyConfig
 from landscape.study import Study, run_study
+from landscape.study.table import FILES
 
 QUANTIZERS = ["rtn-w3-g16", "gptq-w4-g16"]
 SMALL = {"seq_len": 32, "tokens": 320, "curvature_tokens": 128, "calibration_windows": 8, "max_probes": 10}
@@ -39,6 +40,5 @@ def command(model: object, text: Path, out: Path, *more: object) -> list[str]:
 
 def tables(folder: Path) -> dict[str, bytes]:
     """The tables, byte for byte."""
-    return {
-        name: (folder / name).read_bytes() for name in ("study.parquet", "study.csv", "layers.parquet", "layers.csv")
-    }
+    names = [f"{name}.{kind}" for name in FILES for kind in ("parquet", "csv")]
+    return {name: (folder / name).read_bytes() for name in names}

@@ -25,7 +25,7 @@ from landscape.models import load_model
 from landscape.quantize.rtn import round_to_nearest
 from landscape.references import resolve
 from landscape.study import read
-from landscape.study.columns import LAYERS, STUDY
+from landscape.study.columns import LAYERS, STUDY, TENSORS
 from landscape.study.predictions import predict
 from landscape.weights import Weights
 
@@ -97,6 +97,14 @@ class TestRows:
             # rounding to nearest knows no inputs; GPTQ does, and needs calibration for that
             assert math.isnan(row["predicted_outputs"]) == row["quantizer"].startswith("rtn")
 
+    def test_the_traces_of_all_tensors_add_up(self, done, run: Path):
+        tensors = read(done.folder / "tensors.parquet")
+        theta = Weights.of(load_model(resolve(f"{run}@step10")))
+        for row in done.rows[::2]:
+            own = [each for each in tensors if each["step"] == row["step"]]
+            assert {each["tensor"]: each["parameters"] for each in own} == {n: t.numel() for n, t in theta.items()}
+            assert sum(each["trace"] for each in own) == pytest.approx(row["trace"], rel=1e-6)
+
     def test_no_measured_number_without_its_error(self):
         exact = {"learning_rate", "tokens", "bits_per_weight", "gradient_norm", "weight_norm", "distance"}
         exact |= {"step_length", "relative_step_length", "cosine", "quadratic_reach", "misalignment", "grid_step"}
@@ -122,7 +130,7 @@ class TestRows:
 
     def test_every_column_is_explained(self):
         page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-        for name in {*STUDY, *LAYERS}:
+        for name in {*STUDY, *LAYERS, *TENSORS}:
             assert f"`{name}`" in page or f"`{name.removesuffix('_se')}`" in page, name
 
 

@@ -66,7 +66,7 @@ class StudyConfig(TextConfig):
     clean: bool = option(False, "Delete each checkpoint that this study brought from the Hub, once it is measured.")
     out: Path = option(
         Path("figures/study"),
-        "Directory of study.parquet, layers.parquet, their CSV, and all that they were made from.",
+        "Directory of study.parquet, layers.parquet, tensors.parquet, their CSV, and all they were made from.",
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@
     /eigenvalues/top|bottom   values, residuals, converged; attributes missed, unseen, products, draft (worth so many
                               products more), precision, seconds
     /trace                    samples; attributes value, standard_error, reached, method, rounds, disagreement
-    /trace/layers             name, value, standard_error
+    /trace/layers             name of a tensor, parameters, value, standard_error
     /density                  nodes, weights (probes, steps); points, density, standard_error; attribute n
     /direction                attributes length, slope, quadratic, predicted, actual; layers/: name, slope, quadratic
 

@@ -56,7 +56,8 @@ def trace(
 
     known = saved["samples"] if saved else None
     if config.layers or config.adam:
-        layers = {name: (place,) for name, place in operator.space.where().items()} if config.layers else None
+        where = operator.space.where()
+        layers = {name: (place,) for name, place in where.items()} if config.layers else None
         block = max(1, min(8, int(0.1 * available(seen.device) / (8 * seen.n))))  # probes and their products
         found = curvature.hutchinson(seen, budget, config.seed, block, layers, known=known, on_round=on_round)
     else:
@@ -78,6 +79,7 @@ def trace(
     if found.layers:
         sections["trace/layers"] = {
             "name": np.array(list(found.layers)),
+            "parameters": np.array([where[name].stop - where[name].start for name in found.layers]),
             "value": np.array([value for value, _ in found.layers.values()]),
             "standard_error": np.array([error for _, error in found.layers.values()]),
         }

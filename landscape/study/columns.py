@@ -89,6 +89,15 @@ STUDY: Columns = {
     "versions": (WORD, "of the packages, JSON"),
 }
 
+TENSORS: Columns = {
+    **{name: about for name, about in _WHO.items() if name not in ("previous", "quantizer")},
+    "tensor": (WORD, "name in the model"),
+    "parameters": (INTEGER, "its elements"),
+    **_with_error("trace", "its share of tr H; those of all tensors add up to it"),
+    "identity": (WORD, "of the checkpoint: commit or content hash"),
+    "curvature_key": (WORD, "of the curvature's file"),
+}
+
 LAYERS: Columns = {
     **_WHO,
     "layer": (WORD, "name in the model"),

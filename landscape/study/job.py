@@ -1,6 +1,6 @@
 """The job: a training run, quantizers and measurements in; a table with a row for every checkpoint and quantizer out.
 
-    run → points → subjects (checkpoints, averages) → tasks → results and notes → study.parquet, layers.parquet
+    run → points → subjects (checkpoints, averages) → tasks → results and notes → study.parquet and two more
 
 Tasks are the ordinary jobs, whose files lie below the study's folder. A task that is done leaves a note; the table is
 made from the files that the notes of this study name, so that it is the same whoever did the tasks, in whatever order.
@@ -81,7 +81,7 @@ class _Book:
         self._tasks: dict[Subject, list[Task]] = {subject: [] for subject in subjects}
         for task in tasks:
             self._tasks[task.subject].append(task)
-        self._known: dict[Subject, tuple[dict[str, str], tuple[list[rows.Row], list[rows.Row]]]] = {}
+        self._known: dict[Subject, tuple[dict[str, str], rows.Rows]] = {}
         self._skipped: list[tuple[str, str]] = []
         self._written = time.monotonic()
 
@@ -115,10 +115,7 @@ class _Book:
     def _write(self) -> list[rows.Row]:
         out, config = self._config.out, self._config
         parts = [self._rows(subject) for subject in self._subjects]
-        found = {
-            "study": [row for part in parts for row in part[0]],
-            "layers": [row for part in parts for row in part[1]],
-        }
+        found = {name: [row for part in parts for row in getattr(part, name)] for name in table.FILES}
         facts = {"text": display_name(config.text), "measure": list(config.wanted), "versions": versions()}
         if found["study"]:
             for name, own in found.items():
@@ -128,15 +125,15 @@ class _Book:
         self._written = time.monotonic()
         return found["study"]
 
-    def _rows(self, subject: Subject) -> tuple[list[rows.Row], list[rows.Row]]:
+    def _rows(self, subject: Subject) -> rows.Rows:
         """Those of one subject, read again when there are more files."""
         files: dict[str, str] = {}
         for task in self._tasks[subject]:
             if (note := work.read_note(task, self._config.out)) is not None:
                 files |= note["files"]
         if not files:
-            return [], []
-        before, known = self._known.get(subject, ({}, ([], [])))
+            return rows.Rows()
+        before, known = self._known.get(subject, ({}, rows.Rows()))
         if files != before:
             known = rows.of_subject(subject, {name: self._config.out / file for name, file in files.items()})
             self._known[subject] = files, known

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,26 @@ _ESTIMATES = {  # of a comparison: what a column is called
 _REACH = 0.1  # of the real change: the quadratic model holds as far as it is this near
 
 
-def of_subject(subject: Subject, files: Mapping[str, Path]) -> tuple[list[Row], list[Row]]:
-    """(a row for every quantizer, a row for every quantizer and layer); without quantizers, one row of curvature."""
+@dataclass(frozen=True)
+class Rows:
+    """What one subject adds to each table."""
+
+    study: Sequence[Row] = ()
+    layers: Sequence[Row] = ()
+    tensors: Sequence[Row] = ()
+
+
+def of_subject(subject: Subject, files: Mapping[str, Path]) -> Rows:
+    """A row for every quantizer, or one of curvature alone; one for every quantizer and layer; one for every tensor."""
     curved = store.read(files["curvature"]) if "curvature" in files else None
     who = _who(subject)
     what = _curvature(curved) if curved is not None else {}
     traces = traces_of(curved) if curved is not None else {}
-    rows, layers = [], []
-    for quantizer, path in files.items():
-        if quantizer == "curvature":
-            continue
-        result = read_evaluation(path)
-        rows.append(who | _evaluation(result) | _step(result.step) | what | _predicted(result, traces))
-        layers += [who | row for row in _layers(result, traces)]
-    return rows or [who | what], layers
+    results = [read_evaluation(path) for name, path in files.items() if name != "curvature"]
+    study = [who | _evaluation(each) | _step(each.step) | what | _predicted(each, traces) for each in results]
+    layers = [who | row for each in results for row in _layers(each, traces)]
+    tensors = [who | row for row in _tensors(curved)] if curved is not None else []
+    return Rows(study or [who | what], layers, tensors)
 
 
 def _who(subject: Subject) -> Row:
@@ -170,6 +177,22 @@ def traces_of(found: store.StoredSharpness) -> dict[str, tuple[float, float]]:
     named = zip(section["name"], section["value"], section["standard_error"], strict=True)
     pairs = ((str(name), (float(value), float(error))) for name, value, error in named)
     return {name.removesuffix(".weight"): pair for name, pair in pairs if name.endswith(".weight")}
+
+
+def _tensors(found: store.StoredSharpness) -> Iterator[Row]:
+    section = found.sections.get("trace/layers", {"name": (), "value": (), "standard_error": ()})
+    sizes = section.get("parameters", [None] * len(section["name"]))
+    for name, size, value, error in zip(
+        section["name"], sizes, section["value"], section["standard_error"], strict=True
+    ):
+        yield {
+            "tensor": str(name),
+            "parameters": size,
+            "trace": value,
+            "trace_se": error,
+            "identity": found.attributes["model_identity"],
+            "curvature_key": found.attributes["key"],
+        }
 
 
 def _predicted(result: Evaluated, traces: Mapping[str, tuple[float, float]]) -> Row:

@@ -10,10 +10,10 @@ from typing import Any
 
 from landscape.errors import MissingExtraError, StoreError
 from landscape.files import write_whole
-from landscape.study.columns import LAYERS, STUDY, Columns
+from landscape.study.columns import LAYERS, STUDY, TENSORS, Columns
 
 SCHEMA = 1
-FILES: dict[str, Columns] = {"study": STUDY, "layers": LAYERS}
+FILES: dict[str, Columns] = {"study": STUDY, "layers": LAYERS, "tensors": TENSORS}
 Row = Mapping[str, Any]
 
 
