@@ -42,6 +42,13 @@ class TestResampling:
         assert (places // 3 == places[:, :, :1] // 3).all()
         assert (np.sort(places % 3, axis=2) == np.arange(3)).all()
 
+    def test_few_rows_of_one_run_still_differ(self):
+        """A single block would always give the same rows, and an interval without width."""
+        assert len({tuple(sorted(each)) for each in resample([0] * 4, 100).tolist()}) > 3
+        x = np.array([1.0, 2.0, 4.0, 3.0, 5.0])
+        found = correlate(x, x + np.array([0.3, -0.2, 0.1, 0.2, -0.4]), kinds=["pearson"])["pearson"]
+        assert found.high - found.low > 0.1
+
     def test_blocks_of_different_lengths_fill_a_draw(self):
         names = ["a"] * 30 + ["b"] * 2
         places = resample(names, 300)

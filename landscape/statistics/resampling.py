@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_SHORT = 4
+_SHORT, _SEVERAL = 4, 5
 
 
 def runs_of(names: Sequence[object]) -> list[NDArray[np.intp]]:
@@ -28,20 +28,22 @@ def runs_of(names: Sequence[object]) -> list[NDArray[np.intp]]:
     return [np.array(own, dtype=np.intp) for own in places.values()]
 
 
-def block_length(rows: int) -> int:
+def block_length(rows: int, runs: int = 1) -> int:
     """Checkpoints in a block: the cube root of a run's rows, rounded up, the rate at which the bias vanishes.
 
-    A run of up to four is one block: fewer than two of them would say nothing of how they differ.
+    Among several runs, one of up to four rows is one block: what differs between runs is then more than what differs
+    within this one.
 
-    >>> block_length(60), block_length(3)
-    (4, 3)
+    >>> block_length(60), block_length(3, runs=20), block_length(3)
+    (4, 3, 2)
     """
-    return max(1, int(np.ceil(rows ** (1 / 3))), min(rows, _SHORT))
+    return max(1, int(np.ceil(rows ** (1 / 3))), min(rows, _SHORT) if runs >= _SEVERAL else 0)
 
 
 def blocks(names: Sequence[object], block: int | None = None) -> int:
     """How many blocks a resampling draws: what it has of independent numbers."""
-    return sum(-(-len(own) // (block or block_length(len(own)))) for own in runs_of(names))
+    runs = runs_of(names)
+    return sum(-(-len(own) // (block or block_length(len(own), len(runs)))) for own in runs)
 
 
 def resample(names: Sequence[object], draws: int, seed: int = 0, block: int | None = None) -> NDArray[np.intp]:
@@ -56,9 +58,10 @@ def resample(names: Sequence[object], draws: int, seed: int = 0, block: int | No
     random = np.random.default_rng(seed)
     n = len(names)
     following, length = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
-    for own in runs_of(names):
+    runs = runs_of(names)
+    for own in runs:
         following[own] = np.roll(own, -1)
-        length[own] = min(len(own), block or block_length(len(own)))
+        length[own] = min(len(own), block or block_length(len(own), len(runs)))
     count = -(-n // int(length.min()))
     place = random.integers(n, size=(draws, count))  # where each block begins
     left = length[place]
