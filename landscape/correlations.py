@@ -1,7 +1,6 @@
 """The job: tables of studies in; how columns hang together out, raw, differenced, partial and lagged, with intervals.
 
-Everything drifts along a training run, so that raw coefficients prove little (DESIGN: trap 14). All four stand side by
-side.
+Everything drifts along a training run, so that raw coefficients prove little. All four stand side by side.
 """
 
 from __future__ import annotations

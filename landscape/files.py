@@ -64,6 +64,20 @@ def lock(path: Path, option: str = "--out") -> Iterator[None]:
 
 
 @contextmanager
+def turn(path: Path) -> Iterator[None]:
+    """Wait until nobody else has the turn at `path`, however long that takes.
+
+    Raises:
+        StoreError: the directory cannot be written.
+    """
+    own = path.with_name(f".{path.name}.turn")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(own):
+            yield
+
+
+@contextmanager
 def disk_errors(path: Path, option: str = "--out") -> Iterator[None]:
     """Turn the system's refusals to write into one line about `path`."""
     try:

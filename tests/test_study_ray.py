@@ -1,4 +1,4 @@
-"""Studies on a Ray cluster of two workers: the table of one machine, also when a worker is lost."""
+"""Studies on a Ray cluster of two workers: the table of one machine, also when workers are lost or need one average."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SURROUNDINGS = os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": 
 def undisturbed(run: Path, text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """By a process of its own, as sums depend on the number of threads."""
     out = tmp_path_factory.mktemp("local") / "study"
-    call = [sys.executable, "-m", "landscape", *command(run, text_file, out)]
+    call = [sys.executable, "-m", "landscape", *command(run, text_file, out, "--average", "lawa-2")]
     subprocess.run(call, cwd=ROOT, env=SURROUNDINGS, check=True, capture_output=True)
     return tables(out)
 
@@ -57,7 +57,7 @@ def _is_below(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def test_a_lost_worker_changes_nothing(run: Path, text_file: Path, tmp_path: Path, undisturbed: dict[str, bytes]):
-    process = begun(run, text_file, tmp_path / "study")
+    process = begun(run, text_file, tmp_path / "study", "--average", "lawa-2")
     killed, deadline = 0, time.monotonic() + 600
     while killed < 2 and process.poll() is None and time.monotonic() < deadline:
         if len(list((tmp_path / "study").glob("done/*.json"))) > killed and (workers := workers_of(process)):

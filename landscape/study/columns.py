@@ -14,7 +14,7 @@ Columns = Mapping[str, tuple[str, str]]
 _WHO: Columns = {
     "run": (WORD, "name of the training run"),
     "checkpoint": (WORD, "revision"),
-    "kind": (WORD, "checkpoint, or the average it is: lawa-5x500, soup"),
+    "kind": (WORD, "checkpoint, or the average it is: lawa-5x500, soup:stage2-*"),
     "stage": (WORD, "stage of the training, where the revision tells one"),
     "step": (INTEGER, "training step"),
     "tokens": (NUMBER, "tokens seen"),

@@ -45,8 +45,7 @@ class Subject:
     @property
     def name(self) -> str:
         """Run, revision and kind, as in a file's name."""
-        words = [self.point.run, self.point.revision or "", "" if self.average is None else self.kind]
-        return re.sub(r"[^\w.+-]+", "_", "-".join(filter(None, words)))
+        return _in_a_name(self.point.run, self.point.revision or "", "" if self.average is None else self.kind)
 
     def __str__(self) -> str:
         """As a person calls it."""
@@ -174,7 +173,7 @@ def _averages(config: StudyConfig, word: str, every: Sequence[Point], chosen: Se
         for run in dict.fromkeys(p.run for p in members):
             own = [p for p in members if p.run == run]
             if len(own) > 1:
-                yield _mean(config, own, "soup")
+                yield _mean(config, own, word)
         return
     lawa = re.fullmatch(r"lawa-(\d+)(?:x(\d+))?", word)
     if not lawa or int(lawa[1]) < 2:
@@ -196,10 +195,17 @@ def _averages(config: StudyConfig, word: str, every: Sequence[Point], chosen: Se
 
 
 def _mean(config: StudyConfig, members: Sequence[Point], kind: str) -> Subject:
+    """The average in a folder of its own, called after what goes in: a run that was trained again makes another."""
     newest = members[-1]
-    place = Path(re.sub(r"[^\w.+-]+", "_", f"{newest.run}-{kind}-{newest.revision}"))
     references = [member.reference for member in members]
+    digest = hashlib.sha256(json.dumps([_written(name) for name in references]).encode()).hexdigest()
+    place = _in_a_name(newest.run, kind, newest.revision or "", digest[:8])
     average = AverageConfig(
         references, out=config.out / "averages" / place, kind="soup", remote_code=config.remote_code
     )
     return Subject(replace(newest, learning_rate=None), kind, average)
+
+
+def _in_a_name(*words: str) -> str:
+    """Words as part of a file's name."""
+    return re.sub(r"[^\w.+-]+", "_", "-".join(filter(None, words)))

@@ -157,8 +157,7 @@ def _curvature(found: store.StoredSharpness) -> Row:
     row: Row = {
         "weight_norm": facts["weight_norm"],
         "gradient_norm": facts["gradient_norm"],
-        "curvature_windows": facts["eval_windows"],
-        "curvature_loss": facts["loss"],
+        "curvature_tokens": facts["eval_tokens"],
         "trace": sections["trace"]["value"],
         "trace_se": sections["trace"]["standard_error"],
         "curvature_key": facts["key"],

@@ -12,7 +12,7 @@ from landscape.averaging import average_checkpoints
 from landscape.config import EvaluateConfig, SharpnessConfig
 from landscape.errors import CurvatureError, ModelError
 from landscape.evaluation import evaluate_model
-from landscape.files import write_whole
+from landscape.files import turn, write_whole
 from landscape.reporting import Reporter, Silent
 from landscape.sharpness import measure_sharpness
 from landscape.study.plan import Task
@@ -48,8 +48,9 @@ def do(task: Task, out: Path, reporter: Reporter | None = None) -> str:
     """
     reporter = reporter or Silent()
     try:
-        if task.subject.average is not None:
-            average_checkpoints(task.subject.average, reporter)
+        if (average := task.subject.average) is not None and average.out is not None:
+            with turn(average.out):  # another worker may be making it for another task
+                average_checkpoints(average, reporter)
         files = _run(task, reporter)
     except (ModelError, CurvatureError) as error:
         return str(error)
@@ -66,9 +67,7 @@ def _run(task: Task, reporter: Reporter) -> Mapping[str, Path]:
     except ModelError:
         if config.prev is None:
             raise
-        return _evaluated(
-            replace(config, prev=None), reporter
-        )  # if Θ_{K−1} was at fault, only distances to it are lost
+    return _evaluated(replace(config, prev=None), reporter)  # if Θ_{K−1} was at fault, distances to it are lost
 
 
 def _evaluated(config: EvaluateConfig, reporter: Reporter) -> Mapping[str, Path]:
