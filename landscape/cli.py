@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from landscape import interrupts
 from landscape.config import (
     AllocateConfig,
     AverageConfig,
@@ -60,7 +61,7 @@ def _job(
             started = time.monotonic()
             advice = {} if shorter is None else {"shorter": shorter}
             try:
-                with TerminalReporter(Console(stderr=True), **advice) as reporter:
+                with interrupts.heard(), TerminalReporter(Console(stderr=True), **advice) as reporter:
                     printer = job(resolved, reporter)
             except KeyboardInterrupt:
                 print("interrupted; the same command goes on where it stopped", file=sys.stderr)

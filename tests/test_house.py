@@ -19,6 +19,7 @@ ALLOWED = {
     "weights": set(),
     "recompute": set(),
     "head": set(),
+    "interrupts": set(),
     "memory": set(),
     "heap": set(),
     "blocks": {"head"},
@@ -91,7 +92,7 @@ ALLOWED = {
     "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
     "sharpness_table": {"sharpness", "terminal"},
     "cli": {"allocation", "averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
-    | {"basin", "config", "evaluation", "evaluation_table", "frontier", "quantizing"}
+    | {"basin", "config", "evaluation", "evaluation_table", "frontier", "interrupts", "quantizing"}
     | {"sharpness", "sharpness_table", "terminal"},
     "__init__": {"averaging", "pretraining"}
     | {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}

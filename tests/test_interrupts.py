@@ -1,0 +1,49 @@
+"""An interrupt that Python drops comes again; anything else that it drops is printed as before."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+
+import pytest
+
+from landscape import interrupts
+
+
+class Thing:
+    pass
+
+
+def drop(error: BaseException) -> None:
+    """Raise `error` where Python ignores it: in the callback of a weak reference."""
+
+    def callback(_: object) -> None:
+        raise error
+
+    thing = Thing()
+    reference = weakref.ref(thing, callback)
+    del thing
+    assert reference() is None
+
+
+def test_an_interrupt_in_a_callback_reaches_the_block():
+    with pytest.raises(KeyboardInterrupt), interrupts.heard():
+        drop(KeyboardInterrupt())
+        time.sleep(30)
+
+
+def test_other_errors_in_callbacks_do_not(monkeypatch: pytest.MonkeyPatch):
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+    with interrupts.heard():
+        drop(ValueError("no interrupt"))
+        time.sleep(0.2)
+    assert seen == [ValueError]
+
+
+def test_the_hook_of_before_is_back():
+    before = sys.unraisablehook
+    with interrupts.heard():
+        assert sys.unraisablehook is not before
+    assert sys.unraisablehook is before
