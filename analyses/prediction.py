@@ -1,6 +1,6 @@
-"""Does geometry predict what quantization costs? Four predictions of ΔL against the change on the same tokens (ours).
+"""Does geometry predict what quantization costs? Five predictions of ΔL against the change on the same tokens (ours).
 
-The second order along δ = Θ̂ − Θ needs Θ̂; the other three need traces of layers, and sizes of steps alone.
+The second order along δ = Θ̂ − Θ and its diagonal need Θ̂; the others need traces of layers, and sizes of steps alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from analyses.tables import Row, Table, is_number, pooled
 QUESTION = "Does the geometry at Θ predict the loss that quantization adds?"
 PREDICTORS = {
     "predicted": "g·δ + ½ δᵀHδ",
+    "predicted_diagonal": "½ Σ H_{ii} δ_i²",
     "predicted_outputs": "½ Σ tr(H_l) · output shift",
     "predicted_length": "½ Σ tr(H_l) ‖δ_l‖²/n_l",
     "predicted_grid": "½ Σ tr(H_l) Δ_{l}²/12",
@@ -60,12 +61,12 @@ def answer(tables: Sequence[Table]) -> Answer:
         numbers += [_sentence(name, "all", rows)] + [
             _sentence(name, each, [row for row in rows if row["quantizer"] == each]) for each in quantizers
         ]
-    numbers += _reach(rows)
+    numbers += _reach(rows) + [_gain(each, [row for row in rows if row["quantizer"] == each]) for each in quantizers]
     caption = (
-        f"Study {', '.join(names)}: the change of the loss under quantization against four predictions, on the same "
+        f"Study {', '.join(names)}: the change of the loss under quantization against five predictions, on the same "
         "tokens; every point a checkpoint. The line is equality."
     )
-    grid = (tuple(panels[:2]), tuple(panels[2:]))
+    grid = (tuple(panels[:3]), tuple(panels[3:]))
     figure = Figure("prediction", caption, grid, row_height=2.9, share_x=False, share_y=False)
     return Answer(names, (figure,), numbers=tuple(filter(None, numbers)))
 
@@ -114,6 +115,22 @@ def _reach(rows: Sequence[Row]) -> list[str]:
                 f"{len(own)}), short of δ itself in {np.mean(reach < 1):.0%}"
             )
     return found
+
+
+def _gain(quantizer: str, rows: Sequence[Row]) -> str:
+    """What is left of the cost of independent errors where they make up for one another."""
+    ratios = [
+        row["delta_h_delta"] / 2 / row["predicted_diagonal"]
+        for row in rows
+        if is_number(row["predicted_diagonal"]) and is_number(row["delta_h_delta"])
+    ]
+    if not ratios:
+        return ""
+    low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
+    return (
+        f"{quantizer}: δᵀHδ is {middle:.3f} of Σ H_ii δ_i² (median of {len(ratios)}; eight in ten lie between "
+        f"{low:.3f} and {high:.3f})"
+    )
 
 
 def _panel(rows: Sequence[Row], quantizers: Sequence[str], name: str, title: str) -> Panel:

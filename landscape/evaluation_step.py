@@ -4,6 +4,9 @@
 
 g·δ and δᵀHδ come from one exact product. Their standard errors come from the windows: differences of each window's loss
 at ±hδ are its share of both.
+
+Were the errors of rounding independent, only the diagonal of H would count: E δᵀHδ = Σ H_ii δ_i². How far δᵀHδ lies
+below is what a quantizer gained by letting errors make up for one another.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ PROFILE = (-1.0, -0.5, -0.25, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # steps δ from �
 _APART = 2e-3  # ‖hδ‖/‖Θ‖ at least: closer, the last digits of float32 losses show
 _CLOSEST = 0.25  # h at least
 _NOISE = 2e-7  # of the loss: a shallower dip cannot be told from rounding
+_PROBES = 4  # of the diagonal: 1 to 2 % of it on small models
 _AT_ONCE = 4096  # tokens of the windows whose graph is held at a time
 
 
@@ -64,7 +68,12 @@ class Step:
     @property
     def identity(self) -> dict[str, Any]:
         """What changes its numbers."""
-        return {"windows": self.windows, "prev": self.previous.identity if self.previous else None}
+        previous = self.previous.identity if self.previous else None
+        return {"windows": self.windows, "prev": previous, "diagonal_probes": self._probes}
+
+    @property
+    def _probes(self) -> int:
+        return _PROBES if self.config.diagonal_probes is None else self.config.diagonal_probes
 
     def measure(
         self, loaded: inputs.Loaded, text: inputs.Text, hat: Weights, name: str, reporter: Reporter
@@ -83,6 +92,7 @@ class Step:
         reporter.stage(f"along the step of {name}")
         delta = ready.operator.space.flatten(hat) - ready.operator.theta
         found = curvature.along(ready.operator, delta)
+        diagonal = self._diagonal(ready.operator, delta)
         norm = loaded.theta.norm()
         h = max(_CLOSEST, _APART * norm / found.length)
 
@@ -107,6 +117,7 @@ class Step:
             "slope_se": _error(slopes, here.counts),
             "quadratic": found.quadratic,
             "quadratic_se": _error(bends, here.counts),
+            **({"diagonal": diagonal.value, "diagonal_se": diagonal.standard_error} if diagonal else {}),
             "predicted": found.predicted,
             "predicted_se": _error(predicted, here.counts),
             "actual": _mean(actual, here.counts),
@@ -121,6 +132,7 @@ class Step:
             "previous": self._against(loaded, hat),
             "layers": [
                 {"name": layer, "slope": slope, "quadratic": quadratic}
+                | ({"diagonal": diagonal.layers[layer][0]} if diagonal else {})
                 for layer, (slope, quadratic) in found.layers.items()
                 if quadratic or slope
             ],
@@ -143,6 +155,14 @@ class Step:
                 raise ModelError(f"--prev {self.previous}: {error}") from error
             back = loaded.theta - previous
         return _Ready(objective, operator, window_losses(objective, loaded.theta), back)
+
+    def _diagonal(self, operator: curvature.Hessian, delta: torch.Tensor) -> curvature.Trace | None:
+        """Σ H_ii δ_i², in all and by layer; None where it is not wanted."""
+        if not self._probes:
+            return None
+        rounds = curvature.Budget(0.0, self._probes, self._probes)
+        layers = operator.space.layers()
+        return curvature.hutchinson(curvature.Scaled(operator, delta), rounds, self.config.seed, layers=layers)
 
     def _against(self, loaded: inputs.Loaded, hat: Weights) -> dict[str, Any]:
         """‖Θ_K − Θ_{K−1}‖, and the cosine between that step and δ."""

@@ -11,7 +11,7 @@ from operators import EXACT, operator
 from oracles import block, case, close, single
 from torch import nn
 
-from landscape.curvature import Hessian, Matrix, ParameterSpace, Preconditioned, along
+from landscape.curvature import Budget, Hessian, Matrix, ParameterSpace, Preconditioned, Scaled, along, hutchinson
 from landscape.curvature import vectors as vec
 from landscape.curvature.adam import diagonal_from_gradients, diagonal_from_state
 from landscape.errors import CurvatureError
@@ -57,6 +57,20 @@ def test_preconditioning():
             Preconditioned(inner, diagonal)
     with pytest.raises(CurvatureError, match=r"shape \(5,\)"):
         Preconditioned(inner, torch.ones(5))
+
+
+def test_scaling():
+    scale = torch.randn(233, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    scale[::7] = 0
+    expected = scale[:, None] * (case("mlp").hessian @ (scale[:, None] * block(233)))
+    for inner in (operator(Hessian, "mlp"), Matrix(case("mlp").hessian)):
+        scaled = Scaled(inner, scale)
+        assert close(scaled @ block(233), expected) < EXACT
+        assert close(sum(part @ block(233) for part in scaled.parts()), expected) < EXACT
+        found = hutchinson(scaled, Budget(0.0, 200, 200))
+        assert abs(found.value - float(case("mlp").hessian.diagonal() @ scale**2)) < 4 * found.standard_error
+    with pytest.raises(CurvatureError, match=r"shape \(5,\)"):
+        Scaled(inner, torch.ones(5))
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])

@@ -11,7 +11,7 @@ import oracles
 import pytest
 import torch
 
-from landscape import evaluation
+from landscape import evaluation, inputs
 from landscape.config import EvaluateConfig
 from landscape.errors import ModelError, OptionError
 from landscape.evaluation import evaluate_model
@@ -74,6 +74,40 @@ def test_slope_and_quadratic_are_those_of_double_precision(found, run: Path, win
     assert step["length"] == pytest.approx(math.sqrt(sum((d**2).sum().item() for d in delta)))
     assert sum(layer["quadratic"] for layer in step["layers"]) == pytest.approx(step["quadratic"], rel=1e-5)
     assert len(step["layers"]) == len(found.report["layers"])  # what does not move has no share
+
+
+def test_the_diagonal_is_what_errors_with_random_signs_cost(
+    run: Path, text_file: Path, windows: Windows, tmp_path: Path
+):
+    """E (δ⊙s)ᵀH(δ⊙s) in double precision, by signs of its own; for GPTQ it is not δᵀHδ."""
+    step = measured(run, text_file, tmp_path, "gptq-w2-g16", diagonal_probes=16).step
+    checkpoint = resolve(f"{run}@step30")
+    model = load_model(checkpoint)
+    theta = Weights.of(model)
+    config = EvaluateConfig(f"{run}@step30", text=str(text_file), tokens=640)
+    text = inputs.read_text(config, checkpoint, True, print)
+    hat, _ = quantize(parse("gptq-w2-g16"), model, text.calibration)
+    model.set_attn_implementation("eager")
+    exact = oracles.double(model)
+    logits = exact(input_ids=windows.ids).logits[:, :-1]
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows.ids[:, 1:].flatten())
+    named = dict(exact.named_parameters())
+    gradient = torch.autograd.grad(loss, list(named.values()), create_graph=True)
+    delta = [(hat[name] - theta[name]).double() for name in named]
+    samples, random = [], torch.Generator().manual_seed(7)
+    for _ in range(40):
+        moved = [d * (torch.randint(2, d.shape, generator=random) * 2 - 1) for d in delta]
+        slope = sum((g * m).sum() for g, m in zip(gradient, moved, strict=True))
+        product = torch.autograd.grad(slope, list(named.values()), retain_graph=True)
+        samples.append(sum((h * m).sum().item() for h, m in zip(product, moved, strict=True)))
+    error = math.hypot(step["diagonal_se"], np.std(samples, ddof=1) / math.sqrt(len(samples)))
+    assert abs(step["diagonal"] - np.mean(samples)) < 4 * error < abs(step["diagonal"] - step["quadratic"])
+    assert sum(layer["diagonal"] for layer in step["layers"]) == pytest.approx(step["diagonal"], rel=1e-5)
+
+
+def test_the_diagonal_can_be_left_out(run: Path, text_file: Path, tmp_path: Path):
+    without = measured(run, text_file, tmp_path, diagonal_probes=0).step
+    assert "diagonal" not in without and all("diagonal" not in layer for layer in without["layers"])
 
 
 def test_the_profile_is_the_loss_along_the_step(found, run: Path, windows: Windows):
@@ -151,6 +185,8 @@ def test_ragged_windows_are_counted_as_they_are_read(run: Path, tmp_path: Path):
         ({"second_order": False, "curvature_tokens": None, "prev": "@step20"}, "--prev @step20: belongs to"),
         ({"stream": "always"}, "--stream always with --second-order"),
         ({"curvature_tokens": 0}, "--curvature-tokens 0"),
+        ({"diagonal_probes": 1}, "--diagonal-probes 1: expected 0, or at least 2"),
+        ({"diagonal_probes": -1}, "--diagonal-probes -1"),
     ],
 )
 def test_options_that_do_not_go_together(run: Path, text_file: Path, tmp_path: Path, options: dict, words: str):

@@ -50,6 +50,11 @@ class EvaluateConfig(TextConfig):
     curvature_tokens: int | None = option(
         None, "Evaluation tokens that the second order is taken on. Default: 204,800, or 4096 for a short context."
     )
+    diagonal_probes: int | None = option(
+        None,
+        "Probes for ½ Σ H_ii δ_i², what the same rounding errors would cost with signs by chance; each costs an exact "
+        "product, 0 leaves it out. Default: 4.",
+    )
     prev: str | None = option(
         None, "With --second-order: Θ_{K−1}, as @revision or any reference, whose distance and angle to δ are wanted."
     )
@@ -67,10 +72,13 @@ class EvaluateConfig(TextConfig):
         for name, least in (("draws", 100), ("shots", 0), ("limit", 1)):
             self._at_least(name, least)
         self._at_least("curvature_tokens", 1)
+        self._at_least("diagonal_probes", 0)
+        if self.diagonal_probes == 1:
+            raise OptionError("--diagonal-probes 1: expected 0, or at least 2 so that they tell how sure they are")
         self._one_of("dtype", DTYPES)
         self._one_of("stream", STREAMS)
         if not self.second_order:
-            for name in ("curvature_tokens", "prev"):
+            for name in ("curvature_tokens", "diagonal_probes", "prev"):
                 if getattr(self, name) is not None:
                     word = name.replace("_", "-")
                     raise OptionError(f"--{word} {getattr(self, name)}: belongs to --second-order")

@@ -47,6 +47,9 @@ class StudyConfig(TextConfig):
     curvature_tokens: int | None = option(
         None, "Evaluation tokens of all second derivatives. Default: 204,800, or 4096 for a short context."
     )
+    diagonal_probes: int | None = option(
+        None, "Probes of ½ Σ H_ii δ_i², as in 'evaluate --second-order'; 0 leaves it out. Default: 4."
+    )
     top: int = option(1, "Largest eigenvalues wanted.")
     trace_error: float = option(0.02, "Relative standard error at which a trace is good enough.")
     max_probes: int = option(200, "Probes of a trace at most.")

@@ -12,7 +12,7 @@ from landscape.curvature.gauss_newton import GaussNewton
 from landscape.curvature.hessian import Hessian
 from landscape.curvature.lanczos import Eigenvalues, Krylov, StopRule, eigenvalues
 from landscape.curvature.loss_differences import CriticalStep, LossAlong, critical_step, trace_by_losses
-from landscape.curvature.operators import LinearOperator, Matrix, Preconditioned
+from landscape.curvature.operators import LinearOperator, Matrix, Preconditioned, Scaled
 from landscape.curvature.parameters import ParameterSpace
 from landscape.curvature.power import PowerResult, power_iteration
 from landscape.curvature.refine import refine
@@ -36,6 +36,7 @@ __all__ = [
     "ParameterSpace",
     "PowerResult",
     "Preconditioned",
+    "Scaled",
     "StopRule",
     "Trace",
     "along",

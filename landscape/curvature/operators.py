@@ -76,7 +76,30 @@ class Matrix(LinearOperator):
         return rows @ self.matrix.T
 
 
-class Preconditioned(LinearOperator):
+class Scaled(LinearOperator):
+    """D A D for a diagonal D (n,). Its trace is Σ D_i² A_ii: what of δᵀAδ, D = δ, is due to each element alone.
+
+    Raises:
+        CurvatureError: a diagonal of another shape.
+    """
+
+    def __init__(self, operator: LinearOperator, scale: Tensor) -> None:
+        super().__init__(operator.n, operator.dtype, operator.device)
+        if scale.shape != (operator.n,):
+            raise CurvatureError(f"a diagonal of shape {tuple(scale.shape)}: expected ({operator.n},)")
+        self.operator = operator
+        self.scale = scale.to(device=operator.device, dtype=operator.dtype)
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        return (self.operator @ (rows * self.scale).T).T * self.scale
+
+    def parts(self) -> Sequence[LinearOperator]:
+        """The parts of the operator, each scaled."""
+        inner = self.operator.parts()
+        return [self] if len(inner) == 1 else [Scaled(part, self.scale) for part in inner]
+
+
+class Preconditioned(Scaled):
     """P^{−1/2} A P^{−1/2} for a positive diagonal P (n,).
 
     With Adam's P = √v̂ + ε this is the matrix whose largest eigenvalue meets 2/η (more exactly (2 + 2β₁)/((1 − β₁)η)) at
@@ -87,29 +110,9 @@ class Preconditioned(LinearOperator):
     """
 
     def __init__(self, operator: LinearOperator, diagonal: Tensor) -> None:
-        super().__init__(operator.n, operator.dtype, operator.device)
-        if diagonal.shape != (operator.n,):
-            raise CurvatureError(f"a diagonal of shape {tuple(diagonal.shape)}: expected ({operator.n},)")
         odd = int((~(torch.isfinite(diagonal) & (diagonal > 0))).sum())
         if odd:
             raise CurvatureError(
                 f"a preconditioner with {odd} elements that are not positive and finite: add ε before preconditioning"
             )
-        self.operator = operator
-        self.scale = diagonal.to(operator.device).double().rsqrt().to(operator.dtype)
-
-    def _multiply(self, rows: Tensor) -> Tensor:
-        return (self.operator @ (rows * self.scale).T).T * self.scale
-
-    def parts(self) -> Sequence[LinearOperator]:
-        """The parts of the operator, each preconditioned."""
-        inner = self.operator.parts()
-        if len(inner) == 1:
-            return [self]
-        made = []
-        for part in inner:
-            piece = object.__new__(Preconditioned)
-            LinearOperator.__init__(piece, self.n, self.dtype, self.device)
-            piece.operator, piece.scale = part, self.scale
-            made.append(piece)
-        return made
+        super().__init__(operator, diagonal.to(operator.device).double().rsqrt())

@@ -120,6 +120,7 @@ def _of(config: StudyConfig, subject: Subject) -> Iterator[Task]:
             calibration_packing=config.calibration_packing,
             second_order="step" in wanted,
             curvature_tokens=config.curvature_tokens if "step" in wanted else None,
+            diagonal_probes=config.diagonal_probes if "step" in wanted else None,
             prev=previous,
             tasks=config.tasks,
             shots=config.shots,

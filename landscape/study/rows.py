@@ -128,6 +128,8 @@ def _step(step: Mapping[str, Any]) -> Row:
         "critical_sharpness_se": step["critical"]["sharpness"] * step["critical"]["relative_width"] / math.sqrt(12),
         "quadratic_reach": reach(step),
     }
+    if "diagonal" in step:
+        row |= {"predicted_diagonal": step["diagonal"] / 2, "predicted_diagonal_se": step["diagonal_se"] / 2}
     if step["previous"]:
         _, _, revision = step["previous"]["name"].rpartition("@")
         row |= {"previous": revision, "distance": step["previous"]["distance"], "cosine": step["previous"]["cosine"]}
@@ -219,4 +221,5 @@ def _layers(result: Evaluated, traces: Mapping[str, tuple[float, float]]) -> Ite
             "trace_se": error,
             "g_delta": share.get("slope", math.nan),
             "delta_h_delta": share.get("quadratic", math.nan),
+            "diagonal": share.get("diagonal", math.nan),
         }

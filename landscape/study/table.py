@@ -54,7 +54,7 @@ def write(folder: Path, name: str, rows: Sequence[Row], facts: Mapping[str, Any]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table, or of study.parquet in a folder; empty cells are None.
+    """The rows of a table, or of study.parquet in a folder; empty cells are None, as are columns newer than the table.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -75,8 +75,8 @@ def read(path: Path) -> list[dict[str, Any]]:
             raise ValueError(facts["kind"])
     except Exception as error:  # pyarrow raises several kinds of its own, and OSError for what is no Parquet at all
         raise StoreError(f"{file}: not a table of a study, or a damaged one; run 'landscape study' again") from error
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    empty = dict.fromkeys(FILES[facts["kind"]])
+    return [empty | row for row in table.to_pylist()]
 
 
 def read_all(paths: Iterable[Path]) -> list[dict[str, Any]]:
