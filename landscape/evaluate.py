@@ -126,3 +126,12 @@ def _estimate(value: float, drawn: np.ndarray) -> Estimate:
         return Estimate(value, math.nan, math.nan, math.nan)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Estimate(value, float(drawn.std(ddof=1)), float(low), float(high))
+
+
+def standard_error(shares: np.ndarray, counts: np.ndarray) -> float:
+    """Of Σ shares / Σ counts over windows taken as independent, as of a ratio of means; NaN for a single window."""
+    n = len(shares)
+    if n < 2:
+        return math.nan
+    rest = shares - shares.sum() / counts.sum() * counts
+    return float(np.sqrt(n / (n - 1) * (rest**2).sum()) / counts.sum())

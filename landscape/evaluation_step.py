@@ -21,7 +21,7 @@ import torch
 from landscape import curvature, inputs, packed
 from landscape.config import EvaluateConfig
 from landscape.errors import ModelError
-from landscape.evaluate import WindowLosses, window_losses
+from landscape.evaluate import WindowLosses, standard_error, window_losses
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.references import Checkpoint
@@ -114,19 +114,19 @@ class Step:
             "length": found.length,
             "relative_length": found.length / norm,
             "slope": found.slope,
-            "slope_se": _error(slopes, here.counts),
+            "slope_se": standard_error(slopes, here.counts),
             "quadratic": found.quadratic,
-            "quadratic_se": _error(bends, here.counts),
+            "quadratic_se": standard_error(bends, here.counts),
             **({"diagonal": diagonal.value, "diagonal_se": diagonal.standard_error} if diagonal else {}),
             "predicted": found.predicted,
-            "predicted_se": _error(predicted, here.counts),
+            "predicted_se": standard_error(predicted, here.counts),
             "actual": _mean(actual, here.counts),
-            "actual_se": _error(actual, here.counts),
-            "missed_se": _error(predicted - actual, here.counts),
+            "actual_se": standard_error(actual, here.counts),
+            "missed_se": standard_error(predicted - actual, here.counts),
             "profile": {
                 "t": list(PROFILE),
                 "change": [_mean(each.sums - here.sums, here.counts) for each in profile],
-                "change_se": [_error(each.sums - here.sums, here.counts) for each in profile],
+                "change_se": [standard_error(each.sums - here.sums, here.counts) for each in profile],
             },
             "critical": _critical(ready, delta, found, here.mean),
             "previous": self._against(loaded, hat),
@@ -210,12 +210,3 @@ def _critical(
 
 def _mean(shares: np.ndarray, counts: np.ndarray) -> float:
     return float(shares.sum() / counts.sum())
-
-
-def _error(shares: np.ndarray, counts: np.ndarray) -> float:
-    """Standard error of Σ shares / Σ counts over windows; NaN for one window."""
-    n = len(shares)
-    if n < 2:
-        return math.nan
-    rest = shares - shares.sum() / counts.sum() * counts
-    return float(np.sqrt(n / (n - 1) * (rest**2).sum()) / counts.sum())

@@ -27,7 +27,7 @@ def print_sharpness(console: Console, result: SharpnessResult, notes: list[str],
     for heading, side in (("", "left"), ("value", "right"), ("±", "right"), ("", "left")):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
     table.add_row("loss", f"{facts['loss']:.5f}", "", "nats per token")
-    table.add_row("‖∇L‖", _short(facts["gradient_norm"]), "", "")
+    table.add_row("‖∇L‖", _short(facts["gradient_norm"]), "", _of_windows(facts.get("gradient_norm_standard_error")))
     for which, word in (("top", "λ_max"), ("bottom", "λ_min")):
         if f"eigenvalues/{which}" in sections:
             _add_eigenvalues(table, word, sections[f"eigenvalues/{which}"])
@@ -87,6 +87,7 @@ def observations(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _add_eigenvalues(table: Table, word: str, section: Mapping[str, Any]) -> None:
+    errors = section.get("standard_errors", np.full(len(section["values"]), np.nan))
     for index, (value, residual) in enumerate(zip(section["values"], section["residuals"], strict=True)):
         name = word if index == 0 else f"  {index + 1}."
         about = ""
@@ -95,7 +96,13 @@ def _add_eigenvalues(table: Table, word: str, section: Mapping[str, Any]) -> Non
             about = f"{section['products']} products{draft}; missed: {section['missed']:.0e}"
         if not section["converged"][index]:
             about = f"not converged after {section['products']} products"
+        about = "; ".join(filter(None, (about, _of_windows(errors[index]))))
         table.add_row(name, _short(value), _short(residual), about)
+
+
+def _of_windows(error: float | None) -> str:
+    """How far another choice of windows would move a number that is exact on these."""
+    return f"{_short(error)} by the choice of windows" if error is not None and math.isfinite(error) else ""
 
 
 def _add_direction(table: Table, section: Mapping[str, Any]) -> None:

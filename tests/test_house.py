@@ -60,7 +60,7 @@ ALLOWED = {
         "viewer",
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
-    | {"curvature", "eigenvectors", "viewer"},
+    | {"curvature", "eigenvectors", "evaluate", "viewer"},
     "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
     "evaluation_step": {"config", "curvature", "evaluate", "inputs", "models", "objective", "packed", "references"}
     | {"reporting"},

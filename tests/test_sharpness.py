@@ -17,8 +17,11 @@ from landscape import cli
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.errors import StoreError
+from landscape.models import load_tokenizer
 from landscape.objective import TokenCrossEntropy, batches
+from landscape.references import resolve
 from landscape.sharpness import measure_sharpness
+from landscape.texts import documents
 from landscape.tokens import WindowReader
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
@@ -63,10 +66,6 @@ def options(**changes: object) -> dict[str, object]:
 
 def dense_hessian(folder: Path) -> np.ndarray:
     """∂²L/∂Θ² over all but the embeddings in float64, a row at a time, by nothing of the engine's."""
-    from landscape.models import load_tokenizer
-    from landscape.references import resolve
-    from landscape.texts import documents
-
     given = options()
     reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(folder))), 32)
     windows = reader.take_tokens(256)
@@ -108,6 +107,41 @@ def test_agrees_with_the_dense_hessian_of_a_truncated_copy(truncated: Path, tmp_
     trace = by_losses.stored.sections["trace"]
     assert trace["method"] == "second differences" and by_losses.path != result.path
     assert abs(trace["value"] - np.trace(exact)) < 4 * trace["standard_error"]
+
+
+def test_errors_by_the_choice_of_windows_are_those_of_double_precision(truncated: Path, tmp_path: Path):
+    """‖g‖ and λ_max along their own directions: every window's share by autograd, and the spread of the shares."""
+    given = options(top=1, density_steps=0, bottom=1, max_probes=10, vectors=True)
+    result = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **given))
+    given = options()
+    reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(truncated))), 32)
+    windows = reader.take_tokens(256)
+    model = AutoModelForCausalLM.from_pretrained(truncated, dtype=torch.float64, attn_implementation="eager").eval()
+    chosen = {n: p for n, p in model.named_parameters() if "embed" not in n and "lm_head" not in n}
+    parameters, tokens = list(chosen.values()), 31 * len(windows)
+    gradients, products = [], {"top": [], "bottom": []}
+    directions = {
+        which: [tensors[f"{which}.0.{name}"].double() for name in chosen]
+        for which, tensors in zip(products, map(load_file, result.vectors), strict=True)
+    }
+    for row in windows.ids:
+        logits = model(input_ids=row[None]).logits[0, :-1]
+        loss = torch.nn.functional.cross_entropy(logits, row[1:], reduction="sum")
+        gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+        gradients.append(torch.cat([g.detach().flatten() for g in gradient]))
+        for which, direction in directions.items():
+            slope = sum((g * v).sum() for g, v in zip(gradient, direction, strict=True))
+            product = torch.autograd.grad(slope, parameters, retain_graph=True)
+            products[which].append(sum((h * v).sum().item() for h, v in zip(product, direction, strict=True)))
+    whole = torch.stack(gradients).sum(0)
+    shares = {"gradient": (torch.stack(gradients) @ (whole / whole.norm())).numpy()}
+    shares |= {which: np.array(own) for which, own in products.items()}
+    expected = {name: own.std(ddof=1) * np.sqrt(len(own)) / tokens for name, own in shares.items()}
+    assert result.stored.attributes["gradient_norm_standard_error"] == pytest.approx(expected["gradient"], rel=0.01)
+    for which in products:
+        section = result.stored.sections[f"eigenvalues/{which}"]
+        assert section["values"][0] == pytest.approx(shares[which].sum() / tokens, rel=1e-3)
+        assert section["standard_errors"][0] == pytest.approx(expected[which], rel=0.03)
 
 
 @pytest.mark.parametrize("product", ["forward", "difference"])

@@ -28,6 +28,7 @@ from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
 from landscape.sharpness import parts
 from landscape.sharpness.spectrum import Spectrum, rough_hessian
+from landscape.sharpness.windows import Spread
 from landscape.texts import display_name
 
 
@@ -121,13 +122,15 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
     reporter.stage("gradient")
     operator = parts.hessian(config, loaded, reporter)
     gradient = operator.gradient()
-    attributes |= _attributes(job, loaded, operator, gradient)
+    spread = Spread(loaded.objective, loaded.theta, operator.space)
+    attributes |= _attributes(job, loaded, operator, gradient, spread)
     seen: curvature.LinearOperator = operator
     if config.adam:
         seen = curvature.Preconditioned(
             operator, curvature.diagonal_from_gradients(loaded.objective, loaded.theta, operator.space)
         )
         gradient = gradient * seen.scale
+        spread = Spread(loaded.objective, loaded.theta, operator.space, seen.scale)
 
     def finish(part: str, work: Callable[[], Mapping[str, Mapping[str, Any]]]) -> None:
         if part not in sections:
@@ -148,7 +151,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             eigenvectors.write(eigenvectors.file_beside(job.path, which), which, operator.space, vectors)
 
     ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
-    spectrum = Spectrum(config, seen, gradient, ledger, reporter, start, keep)
+    spectrum = Spectrum(config, seen, gradient, ledger, reporter, spread, start, keep)
     rough = rough_hessian(config, loaded, ledger) if "eigenvalues/top" not in sections else None
     finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top, rough=rough)})
     if config.bottom:
@@ -166,7 +169,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
 
 
 def _attributes(
-    job: _Job, loaded: inputs.Loaded, operator: parts.Operator, gradient: torch.Tensor
+    job: _Job, loaded: inputs.Loaded, operator: parts.Operator, gradient: torch.Tensor, spread: Spread
 ) -> dict[str, str | float | int]:
     """What the file says of itself: names and numbers, no path."""
     config, text = job.config, job.text
@@ -180,6 +183,7 @@ def _attributes(
     resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite", "start")}
     resolved["start"] = config.start.name if config.start else None
     covered = sum(p.numel() for p in loaded.theta.values())
+    norm = curvature.vectors.norm(gradient)
     return {
         "title": f"Curvature of {job.checkpoint}",
         "key": job.key,
@@ -197,7 +201,8 @@ def _attributes(
         "seed": config.seed,
         "operator": ("Adam-preconditioned Hessian" if config.adam else "Hessian") + f", {config.product} product",
         "loss": operator.loss(),
-        "gradient_norm": float(torch.linalg.vector_norm(gradient, dtype=torch.float64)),
+        "gradient_norm": norm,
+        "gradient_norm_standard_error": spread.slope(gradient / norm, norm) if norm else 0.0,
         "weight_norm": loaded.theta.norm(),
         "parameters": operator.n,
         "total_parameters": covered,

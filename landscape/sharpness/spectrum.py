@@ -16,6 +16,7 @@ from landscape.curvature.checks import explained, gradient
 from landscape.curvature.ledger import Ledger
 from landscape.memory import available
 from landscape.reporting import Reporter
+from landscape.sharpness.windows import Spread
 
 _DRAFT_FROM = 4  # batches: with fewer, a part of the data says too little of the whole
 _SPACE = 0.5  # of the free memory, for the vectors of a Krylov space
@@ -34,6 +35,7 @@ class Spectrum:
         reporter: told what happens.
         start: a vector near the eigenvectors sought.
         keep: called with the eigenvectors (k, n) of an end when they are found.
+        spread: tells how far other windows would move an eigenvalue.
     """
 
     def __init__(
@@ -43,11 +45,12 @@ class Spectrum:
         gradient: torch.Tensor,
         ledger: Ledger,
         reporter: Reporter,
+        spread: Spread,
         start: torch.Tensor | None = None,
         keep: Callable[[str, torch.Tensor], None] = lambda which, vectors: None,
     ) -> None:
         self._config, self._operator, self._gradient = config, operator, gradient
-        self._given, self._keep = start, keep
+        self._given, self._keep, self._spread = start, keep, spread
         self._ledger, self._reporter = ledger, reporter
         self._rule = curvature.StopRule(tolerance=config.tolerance)
         self._krylov = ledger.load_krylov("krylov", operator.empty())
@@ -66,21 +69,20 @@ class Spectrum:
         if self._krylov is None and rough is not None:
             found = self._refined(rough, start, which, k)
             if found.converged.all():
-                self._keep(which, found.vectors)
-                return _section(found, "bfloat16, refined in float32")
+                return self._section(which, found, "bfloat16, refined in float32")
             start = found.vectors.sum(0)
         elif self._krylov is None and self._given is None:
             start = self._drafted(start)
         self._krylov = self._krylov or curvature.Krylov.begin(start)
         found = self._lanczos("krylov", self._operator, self._krylov, which, k, before)
-        self._keep(which, found.vectors)
         if restarts := len(self._krylov.dropped):
             self._reporter.note(f"{restarts} restarts of the Krylov space for want of memory: they cost products")
         looked = self._ledger.load("rough")
         spent = 0 if looked is None else int(looked["products"]) + k
         drafted = self._ledger.load("draft")
         found = replace(found, products=spent + self._krylov.products)
-        return _section(found, "float32") | {"draft": 0.0 if drafted is None else float(drafted["products"])}
+        draft = 0.0 if drafted is None else float(drafted["products"])
+        return self._section(which, found, "float32") | {"draft": draft}
 
     def release(self) -> None:
         """Forget the vectors."""
@@ -125,6 +127,21 @@ class Spectrum:
             self._reporter.note("bfloat16 was too coarse for these eigenvalues: they were found again in float32")
         return found
 
+    def _section(self, which: str, found: curvature.Eigenvalues, precision: str) -> dict[str, Any]:
+        self._keep(which, found.vectors)
+        self._reporter.stage("how far other windows would move them")
+        errors = [self._spread.bend(v, value) for v, value in zip(found.vectors, found.values.tolist(), strict=True)]
+        return {
+            "values": found.values,
+            "standard_errors": np.array(errors),
+            "residuals": found.residuals,
+            "converged": found.converged.astype(np.uint8),
+            "missed": found.missed,
+            "unseen": found.unseen,
+            "products": found.products,
+            "precision": precision,
+        }
+
     def _room(self, krylov: curvature.Krylov, k: int) -> int | None:
         """Vectors that fit; fewer than may be needed mean restarts, and more products. None: all that may come."""
         each = self._operator.n * self._operator.empty().element_size()
@@ -167,15 +184,3 @@ def _seconds(objective: Any, theta: Mapping[str, torch.Tensor]) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter() - started
-
-
-def _section(found: curvature.Eigenvalues, precision: str) -> dict[str, Any]:
-    return {
-        "values": found.values,
-        "residuals": found.residuals,
-        "converged": found.converged.astype(np.uint8),
-        "missed": found.missed,
-        "unseen": found.unseen,
-        "products": found.products,
-        "precision": precision,
-    }

@@ -159,6 +159,7 @@ def _curvature(found: store.StoredSharpness) -> Row:
     row: Row = {
         "weight_norm": facts["weight_norm"],
         "gradient_norm": facts["gradient_norm"],
+        "gradient_norm_se": facts.get("gradient_norm_standard_error", math.nan),
         "curvature_tokens": facts["eval_tokens"],
         "trace": sections["trace"]["value"],
         "trace_se": sections["trace"]["standard_error"],
@@ -167,6 +168,7 @@ def _curvature(found: store.StoredSharpness) -> Row:
     for name, which in (("lambda_max", "top"), ("lambda_min", "bottom")):
         if (section := sections.get(f"eigenvalues/{which}")) is not None:
             row |= {name: float(section["values"][0]), f"{name}_residual": float(section["residuals"][0])}
+            row |= {f"{name}_se": float(section["standard_errors"][0])} if "standard_errors" in section else {}
     return row
 
 
