@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +30,7 @@ _MORE = (("g·δ+½δᵀHδ", "predicted", "+.4f"), ("ΔL", "change", "+.4f"))
 
 
 def print_study(console: Console, study: Study, notes: Sequence[str], seconds: float) -> None:
-    """Rows spread over the study, what was skipped, and where the tables are."""
+    """Checkpoints spread over the study, what was skipped, and where the tables are."""
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("checkpoint", "quantizer"):
@@ -37,16 +38,15 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
     columns = [each for each in (*_COLUMNS, *_MORE) if any(row.get(each[1]) is not None for row in study.rows)]
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
+    named = [(name, list(rows)) for name, rows in groupby(study.rows, _name)]
     apart = max(1, -(-len(study.rows) // _ROWS))
-    for row in study.rows[::-1][::apart][::-1]:
-        name = "@".join(filter(None, (row["run"], row["checkpoint"])))
-        cells = ["" if row.get(column) is None else format(row[column], form) for _, column, form in columns]
-        table.add_row(
-            name if row["kind"] == "checkpoint" else f"{row['kind']} at {name}", row.get("quantizer", ""), *cells
-        )
+    for name, rows in named[::-1][::apart][::-1]:
+        for row, words in zip(rows, [name] + [""] * len(rows), strict=False):
+            cells = ["" if row.get(column) is None else format(row[column], form) for _, column, form in columns]
+            table.add_row(words, row.get("quantizer", ""), *cells)
     console.print(table)
-    if apart > 1:
-        console.print(f"every {apart}th of {len(study.rows)} rows")
+    if apart > 1 and len(named) > 1:
+        console.print(f"one in {apart} of {len(named)} checkpoints")
     for task, why in study.skipped:
         console.print(Text.assemble(("skipped ", "yellow"), f"{task}: {why}"))
     for note in notes:
@@ -54,6 +54,11 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
     console.print(f"{len(study.rows)} rows, {seconds:.0f} s; what hangs together: landscape correlate {study.folder}")
     for name in ("study.parquet", "study.csv", "layers.parquet", "tensors.parquet"):
         console.print(Text.assemble((f"{'table':<8}", "bold green"), shown(study.folder / name)), soft_wrap=True)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    name = "@".join(filter(None, (row["run"], row["checkpoint"])))
+    return name if row["kind"] == "checkpoint" else f"{row['kind']} at {name}"
 
 
 def print_allocation(console: Console, found: Allocation, notes: Sequence[str], seconds: float) -> None:
