@@ -28,7 +28,7 @@ _AROUND, _NEAR = 5, 0.15  # stable checkpoints nearest to the start of a cooldow
 def answer(tables: Sequence[Table]) -> Answer:
     """The stable run and its cooldowns; whether the error is flat, rises, and ends alike."""
     what = "a stable run and cooldowns of one length from at least two of its steps"
-    table, cooled = choose(tables, same_length, what, lab("A"))
+    table, cooled = choose(tables, same_length, what, lab("A"), lambda _, cooled: len(cooled))
     sides = [Side(f"seed {seed}", tuple(_lines(table, cooled, seed))) for seed in seeds(cooled)]
     caption = (
         f"Study {table.name}: loss and quantization error at a constant rate and along cooldowns to zero of "

@@ -42,8 +42,8 @@ class Known:
 
     @classmethod
     def of(cls, table: Table, row: Row, column: str) -> Known:
-        """A cell with its error: of an eigenvalue its residual."""
-        error = row.get(f"{column}_se", row.get(f"{column}_residual"))
+        """A cell with its error: of an eigenvalue its residual, as other windows would move all checkpoints."""
+        error = row.get(f"{column}_residual", row.get(f"{column}_se"))
         parts = None
         if column in _INFLUENCE and row["evaluation_key"] is not None:
             losses = windows.read(table.folder, row["evaluation_key"])

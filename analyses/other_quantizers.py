@@ -20,7 +20,7 @@ ALIKE = 0.5  # Spearman's ρ above which two quantizers are said to order checkp
 def answer(tables: Sequence[Table]) -> Answer:
     """ΔQ under each quantizer against that under the first; rank correlations of all pairs."""
     what = "checkpoints measured with at least two quantizers"
-    table, errors = choose(tables, errors_of, what, lab("A"))
+    table, errors = choose(tables, errors_of, what, lab("A"), lambda table, _: len(table.quantizers))
     first = table.quantizers[0]
     others = zip(table.quantizers[1:], itertools.cycle(COLOURS), strict=False)
     scatter = [_scatter(errors, first, other, colour) for other, colour in others]

@@ -51,8 +51,14 @@ class Answer:
         yield from self.numbers
 
 
-def choose(tables: Sequence[Table], take: Callable[[Table], T | None], what: str, command: str) -> tuple[Table, T]:
-    """Of the tables that have what `take` takes of them, the one with most rows, and what it has.
+def choose(
+    tables: Sequence[Table],
+    take: Callable[[Table], T | None],
+    what: str,
+    command: str,
+    most: Callable[[Table, T], int] = lambda table, taken: len(table.rows),
+) -> tuple[Table, T]:
+    """Of the tables that have what `take` takes of them, the one with `most` of it, or with most rows, and what it has.
 
     Raises:
         Missing: none has any of it; `what` it is, and the `command` that gives it.
@@ -60,7 +66,7 @@ def choose(tables: Sequence[Table], take: Callable[[Table], T | None], what: str
     fitting = [(table, taken) for table in tables if (taken := take(table))]
     if not fitting:
         raise Missing(what, command)
-    return max(fitting, key=lambda each: len(each[0].rows))
+    return max(fitting, key=lambda each: (most(*each), len(each[0].rows)))
 
 
 def lab(letters: str, more: str = "gptq-w4-g64 gptq-w3-g64") -> str:

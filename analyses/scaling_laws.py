@@ -16,7 +16,7 @@ from analyses.drawing import COLOURS, MARKERS, Figure, Panel, Series
 from analyses.lab.measured import Interval
 from analyses.question import Answer, Missing, lab, with_interval
 from analyses.runs import cooldowns
-from analyses.tables import Row, Table, column, is_number, pooled
+from analyses.tables import Row, Table, column, is_number, measured, pooled
 from landscape.errors import StudyError
 from landscape.statistics.laws import LAWS, Fit, fit
 
@@ -35,10 +35,14 @@ PAPERS = {
 
 def answer(tables: Sequence[Table]) -> Answer:
     """The three laws for every method of quantization, on all checkpoints and on the ends of decayed runs."""
-    rows, runs, names = pooled(tables, "delta_l", "tokens", "bits", "parameters")
+    needed = ("delta_l", "tokens", "bits", "parameters")
+    rows, runs, names = pooled(tables, *needed, "predicted")  # all laws on the same rows, where they can be
+    if not rows:
+        rows, runs, names = pooled(tables, *needed)
     if not rows:
         raise Missing("checkpoints with tokens and an added loss", lab("A"))
-    methods = list(dict.fromkeys(_method(row) for row in rows))
+    methods = [each for each in dict.fromkeys(map(_method, rows)) if _number_of_bits(rows, each) > 1]
+    methods = methods or list(dict.fromkeys(map(_method, rows)))
     bits = sorted({row["bits"] for row in rows})
     panels, sentences = [], []
     for method in methods:
@@ -69,6 +73,10 @@ def _method(row: Row) -> str:
     return re.sub(r"-?w\d+", "", row["quantizer"])
 
 
+def _number_of_bits(rows: Sequence[Row], method: str) -> int:
+    return len({row["bits"] for row in rows if _method(row) == method})
+
+
 def _ends(tables: Sequence[Table], method: str) -> tuple[list[tuple[Row, str]], float]:
     """Ends of cooldowns from one peak rate, that with most, by tokens as one sequence: (row, run); and the rate."""
     by_peak: dict[float, list[Row]] = {}
@@ -78,7 +86,8 @@ def _ends(tables: Sequence[Table], method: str) -> tuple[list[tuple[Row, str]], 
             own = [row for rows in ends for row in rows if _method(row) == method]
             by_peak.setdefault(each.peak, []).extend(own)
     peak = max(by_peak, key=lambda rate: len(by_peak[rate]), default=0.0)
-    rows = [row for row in by_peak.get(peak, []) if is_number(row["tokens"])]
+    rows = list({measured(row) if row["identity"] else id(row): row for row in by_peak.get(peak, [])}.values())
+    rows = [row for row in rows if is_number(row["tokens"])]
     return [(row, "") for row in sorted(rows, key=lambda row: row["tokens"])], peak
 
 

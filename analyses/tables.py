@@ -77,14 +77,30 @@ def load(paths: Iterable[Path]) -> list[Table]:
 
 
 def pooled(tables: Sequence[Table], *needed: str) -> tuple[list[Row], list[str], tuple[str, ...]]:
-    """Checkpoints of all tables with finite numbers in these columns: rows, the run of each, names of the tables."""
+    """Checkpoints of all tables with finite numbers in these columns: rows, the run of each, names of the tables.
+
+    What several tables say of one checkpoint under one quantizer on the same tokens is there once; its run is the same
+    run in all of them.
+    """
     rows, runs, names = [], [], []
+    seen: set[tuple[Any, ...]] = set()
+    homes: dict[Any, str] = {}
     for table in tables:
+        known = {row["run"]: homes[row["identity"]] for row in table.checkpoints if row["identity"] in homes}
+        home = {run: known.get(run, f"{table.name}/{run}") for run in table.runs}
+        homes = {row["identity"]: home[row["run"]] for row in table.checkpoints if row["identity"]} | homes
         own = [row for row in table.checkpoints if all(is_number(row[column]) for column in needed)]
+        own = [row for row in own if measured(row) not in seen]
+        seen |= {measured(row) for row in own if row["identity"]}
         rows += own
-        runs += [f"{table.name}/{row['run']}" for row in own]
+        runs += [home[row["run"]] for row in own]
         names += [table.name] if own else []
     return rows, runs, tuple(names)
+
+
+def measured(row: Row) -> tuple[Any, ...]:
+    """What a row is a measurement of: checkpoint, quantizer and texts."""
+    return row["identity"], row["quantizer"], row["tokens_fingerprint"], row["calibration_fingerprint"]
 
 
 def is_number(value: Any) -> bool:

@@ -43,7 +43,7 @@ from analyses.page import write as write_page
 from analyses.printed import draw as draw_paper
 from analyses.printed import write as write_paper
 from analyses.question import Answer, Missing, said
-from analyses.tables import load
+from analyses.tables import load, pooled
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -215,6 +215,34 @@ def test_of_several_tables_the_fullest_is_drawn(tmp_path):
         answer = peak_rate.answer(tables)
         assert answer.tables == ("large",)
         assert verdicts(answer) == {"ordered by peak rate": FAILS}
+
+
+def test_quantizers_are_compared_where_there_are_most_of_them(tmp_path):
+    errors = [0.01 + 0.001 * (step * 7919 % 13) for step in range(40)]
+    many = [row("run", step, quantizer, errors[step]) for step in range(1, 40) for quantizer in (GPTQ4, GPTQ3)]
+    several = [row("run", step, f"rtn-w{bits}-g64", errors[step]) for step in range(1, 9) for bits in (2, 3, 4)]
+    answer = other_quantizers.answer([study(tmp_path, many, "many"), study(tmp_path, several, "several")])
+    assert answer.tables == ("several",)
+
+
+def test_a_checkpoint_in_two_tables_is_one(tmp_path):
+    """Rows of one run in two studies are one run; what both measured alike counts once."""
+    whole = [row("run", step, identity=f"i{step}") for step in (1, 2, 3)] + [row("other", 1, identity="o1")]
+    ends = [row("run", 3, quantizer, identity="i3") for quantizer in (GPTQ4, GPTQ3)]
+    elsewhere = [row("run", 1, identity="j1"), row("run", 2), row("run", 2)]
+    tables = [study(tmp_path, *each) for each in ((whole, "whole"), (ends, "ends"), (elsewhere, "elsewhere"))]
+    rows, runs, names = pooled(tables, "delta_q")
+    assert [(each["step"], each["quantizer"], run) for each, run in zip(rows, runs, strict=True)] == [
+        (1, GPTQ4, "whole/run"),
+        (2, GPTQ4, "whole/run"),
+        (3, GPTQ4, "whole/run"),
+        (1, GPTQ4, "whole/other"),
+        (3, GPTQ3, "whole/run"),
+        (1, GPTQ4, "elsewhere/run"),
+        (2, GPTQ4, "elsewhere/run"),
+        (2, GPTQ4, "elsewhere/run"),
+    ]
+    assert names == ("whole", "ends", "elsewhere")
 
 
 def test_windows_that_two_checkpoints_share_drop_out_of_their_difference(tmp_path):

@@ -313,6 +313,30 @@ def test_prediction(tmp_path, factor, reach):
     assert f"in {100 if reach < 1 else 0}%" in said["3 bits"]
 
 
+def test_what_correlated_errors_gain(tmp_path):
+    rows = [
+        row("run", step, quantizer, change=0.1 * step, predicted=0.1 * step, predicted_diagonal=0.1 * step * each,
+            delta_h_delta=0.2 * step)
+        for step in range(1, 9)
+        for quantizer, each in ((GPTQ4, 2.0), (GPTQ3, 1.0))
+    ]  # fmt: skip
+    numbers = prediction.answer([study(tmp_path, rows)]).numbers
+    assert f"{GPTQ4}: δᵀHδ is 0.500 of Σ H_ii δ_i² (median of 8" in "".join(numbers)
+    assert f"{GPTQ3}: δᵀHδ is 1.000 of" in "".join(numbers)
+    assert any(each.startswith("predicted_diagonal, all: R² ") for each in numbers)
+
+
+def test_laws_about_bits_need_several(tmp_path):
+    """A quantizer that exists at one number of bits says nothing of a law over bits."""
+    rows = [
+        row("run", step, quantizer, 2.0 ** -int(quantizer[-5]) * step / 1000, predicted=0.01 * step)
+        for step in range(1, 30)
+        for quantizer in ("rtn-w4-g64", "rtn-w3-g64", "awq-w4-g64")
+    ]
+    numbers = scaling_laws.answer([study(tmp_path, rows)]).numbers
+    assert {each.partition(", ")[2].partition(",")[0] for each in numbers} == {"rtn-g64"}
+
+
 def test_numbers_that_are_not_finite_are_left_out_of_predictions(tmp_path):
     rows = [row("run", step, change=0.1 * step, predicted=0.1 * step) for step in range(1, 9)]
     rows += [row("run", step, change=0.1, predicted=float("nan")) for step in range(9, 12)]

@@ -87,6 +87,14 @@ class TestCorrelation:
             inside += found.low <= truth <= found.high
         assert 0.90 <= inside / 400 <= 0.98
 
+    def test_few_rows_that_agree_have_an_interval_of_use(self):
+        """Resamplings of twelve rows whose order is perfect have r = 1: they must not make the interval infinite."""
+        x = np.arange(12.0)
+        y = x.copy()
+        y[[2, 3]], y[[8, 9]] = y[[3, 2]], y[[9, 8]]
+        found = correlate(x, y, range(12), kinds=("spearman",))["spearman"]
+        assert 0.97 < found.value < 1 and found.low > 0.85
+
     def test_two_walks_that_have_nothing_to_do_with_each_other(self):
         """Raw coefficients call them related most of the time, differences as rarely as they should."""
         related = {False: 0, True: 0}

@@ -61,6 +61,8 @@ def correlate(
     columns are ranked before. Where nothing is left of x or y it is NaN. The interval is atanh(r) ± t·s, taken back by
     tanh: s is the standard deviation over resamplings of blocks of neighbouring checkpoints, from all runs alike
     (`landscape.statistics.resampling`), t the quantile of Student's t with a degree of freedom for every block but one.
+    Among few rows some resamplings agree perfectly; these count as the rank correlation next
+    to 1.
 
     Args:
         x: one number a row; rows of a run in the order of training. Rows with a number that is not finite are left out.
@@ -115,11 +117,17 @@ def _coefficient(kind: str, table: _Floats, places: NDArray[np.intp], quantile: 
     values = np.concatenate([_values(kind, table[part]) for part in parts])
     value, drawn = values[0], values[1:]
     drawn = drawn[np.isfinite(drawn)]
-    z = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
-    error = np.arctanh(np.clip(drawn, -0.999999, 0.999999)).std(ddof=1) if len(drawn) > 1 else np.nan
+    nearest = _nearest(kind, places.shape[1])
+    z = np.arctanh(np.clip(value, -nearest, nearest))
+    error = np.arctanh(np.clip(drawn, -nearest, nearest)).std(ddof=1) if len(drawn) > 1 else np.nan
     reach = quantile * error
     low, high = min(value, np.tanh(z - reach)), max(value, np.tanh(z + reach))  # atanh stops short of 1
     return Coefficient(kind, float(value), float(low), float(high), places.shape[1])
+
+
+def _nearest(kind: str, rows: int) -> float:
+    """The nearest to 1: for ranks, where the orders of so many rows differ by two neighbours."""
+    return {"pearson": 1 - 1e-6, "spearman": 1 - 12 / (rows**3 - rows), "kendall": 1 - 4 / (rows**2 - rows)}[kind]
 
 
 def _values(kind: str, drawn: _Floats) -> _Floats:
