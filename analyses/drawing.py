@@ -23,6 +23,16 @@ Dash = Literal["solid", "dashed", "dotted", ""]
 Scale = Literal["linear", "log"]
 
 
+def colour(number: int) -> str:
+    """Of the n-th of several series."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def marker(number: int) -> str:
+    """Likewise; where colours begin again, markers have moved on."""
+    return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
+
+
 @dataclass(frozen=True)
 class Series:
     """A line with an error band, or points with error bars where `dash` is empty.

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analyses.drawing import COLOURS, COLUMN, Figure, Panel, Series
+from analyses.drawing import COLUMN, Figure, Panel, Series, colour, marker
 from analyses.lab.claims import Contrast
 from analyses.lab.measured import Interval
 from analyses.question import Answer, Missing, found, verdict
@@ -28,8 +28,8 @@ def answer(tables: Sequence[Table]) -> Answer:
         )
     quantizers = list(dict.fromkeys(row["quantizer"] for row in rows))
     series = tuple(
-        _points([row for row in rows if row["quantizer"] == each], each, colour)
-        for each, colour in zip(quantizers, COLOURS * len(quantizers), strict=False)
+        _points([row for row in rows if row["quantizer"] == each], each, number)
+        for number, each in enumerate(quantizers)
     )
     panel = Panel(series, "ΔQ, %", "accuracy drop, %")
     caption = f"Study {', '.join(names)}: relative accuracy drop (Acc − Âcc)/(1 − Acc) over ΔQ. Bars: 95 %."
@@ -59,16 +59,17 @@ def answer(tables: Sequence[Table]) -> Answer:
     return Answer(names, (figure,), found(said), tuple(numbers))
 
 
-def _points(rows: Sequence[Row], label: str, colour: str) -> Series:
+def _points(rows: Sequence[Row], label: str, number: int) -> Series:
     drop = [100 * each for each in column(rows, "accuracy_drop")]
     reach = [_REACH * 100 * each for each in column(rows, "accuracy_drop_se")]
     return Series(
         [100 * each for each in column(rows, "delta_q")],
         drop,
         label,
-        colour,
+        colour(number),
         [y - each for y, each in zip(drop, reach, strict=True)],
         [y + each for y, each in zip(drop, reach, strict=True)],
         dash="",
+        marker=marker(number),
         names=[f"{row['run']} {row['checkpoint']}" for row in rows],
     )

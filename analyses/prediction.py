@@ -12,18 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analyses.drawing import COLOURS, MARKERS, Figure, Panel, Series
+from analyses.drawing import Figure, Panel, Series, colour, marker
 from analyses.question import Answer, Missing, lab
 from analyses.tables import Row, Table, is_number, pooled
 
 QUESTION = "Does the geometry at Θ predict the loss that quantization adds?"
 PREDICTORS = {
     "predicted": "g·δ + ½ δᵀHδ",
-    "predicted_diagonal": "½ Σ H_{ii} δ_i²",
+    "predicted_diagonal": "½ Σ H_{ii} δ_{i}²",
     "predicted_outputs": "½ Σ tr(H_l) · output shift",
     "predicted_length": "½ Σ tr(H_l) ‖δ_l‖²/n_l",
     "predicted_grid": "½ Σ tr(H_l) Δ_{l}²/12",
 }
+_ACROSS = 3  # panels
 _BROKEN = 0.1  # of the change: a prediction that misses more has broken down
 
 
@@ -57,16 +58,18 @@ def answer(tables: Sequence[Table]) -> Answer:
     quantizers = list(dict.fromkeys(row["quantizer"] for row in rows))
     panels, numbers = [], []
     for name, title in PREDICTORS.items():
+        if not any(is_number(row[name]) for row in rows):
+            continue
         panels.append(_panel(rows, quantizers, name, title))
         numbers += [_sentence(name, "all", rows)] + [
             _sentence(name, each, [row for row in rows if row["quantizer"] == each]) for each in quantizers
         ]
     numbers += _reach(rows) + [_gain(each, [row for row in rows if row["quantizer"] == each]) for each in quantizers]
     caption = (
-        f"Study {', '.join(names)}: the change of the loss under quantization against five predictions, on the same "
+        f"Study {', '.join(names)}: the change of the loss under quantization against predictions, on the same "
         "tokens; every point a checkpoint. The line is equality."
     )
-    grid = (tuple(panels[:3]), tuple(panels[3:]))
+    grid = tuple(tuple(panels[place : place + _ACROSS]) for place in range(0, len(panels), _ACROSS))
     figure = Figure("prediction", caption, grid, row_height=2.9, share_x=False, share_y=False)
     return Answer(names, (figure,), numbers=tuple(filter(None, numbers)))
 
@@ -143,9 +146,9 @@ def _panel(rows: Sequence[Row], quantizers: Sequence[str], name: str, title: str
                 [row[name] for row in own],
                 [row["change"] for row in own],
                 quantizer if own else "",
-                COLOURS[number % len(COLOURS)],
+                colour(number),
                 dash="",
-                marker=MARKERS[number % len(MARKERS)],
+                marker=marker(number),
                 names=[f"{row['run']} {row['checkpoint']}" for row in own],
             )
         )

@@ -79,23 +79,31 @@ def load(paths: Iterable[Path]) -> list[Table]:
 def pooled(tables: Sequence[Table], *needed: str) -> tuple[list[Row], list[str], tuple[str, ...]]:
     """Checkpoints of all tables with finite numbers in these columns: rows, the run of each, names of the tables.
 
-    What several tables say of one checkpoint under one quantizer on the same tokens is there once; its run is the same
-    run in all of them.
+    What several tables say of one checkpoint under one quantizer on the same tokens is one row, the cells of one table
+    filling what is empty in the other; its run is the same run in all of them.
     """
-    rows, runs, names = [], [], []
-    seen: set[tuple[Any, ...]] = set()
+    rows: list[Row] = []
+    runs, names = [], []
+    places: dict[tuple[Any, ...], int] = {}
     homes: dict[Any, str] = {}
     for table in tables:
         known = {row["run"]: homes[row["identity"]] for row in table.checkpoints if row["identity"] in homes}
         home = {run: known.get(run, f"{table.name}/{run}") for run in table.runs}
         homes = {row["identity"]: home[row["run"]] for row in table.checkpoints if row["identity"]} | homes
         own = [row for row in table.checkpoints if all(is_number(row[column]) for column in needed)]
-        own = [row for row in own if measured(row) not in seen]
-        seen |= {measured(row) for row in own if row["identity"]}
-        rows += own
-        runs += [home[row["run"]] for row in own]
         names += [table.name] if own else []
+        for row in own:
+            place = places.setdefault(measured(row), len(rows)) if row["identity"] else len(rows)
+            if place < len(rows):
+                rows[place] = {**row, **{name: cell for name, cell in rows[place].items() if not _is_empty(cell)}}
+            else:
+                rows.append(row)
+                runs.append(home[row["run"]])
     return rows, runs, tuple(names)
+
+
+def _is_empty(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def measured(row: Row) -> tuple[Any, ...]:

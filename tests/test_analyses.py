@@ -228,7 +228,7 @@ def test_quantizers_are_compared_where_there_are_most_of_them(tmp_path):
 def test_a_checkpoint_in_two_tables_is_one(tmp_path):
     """Rows of one run in two studies are one run; what both measured alike counts once."""
     whole = [row("run", step, identity=f"i{step}") for step in (1, 2, 3)] + [row("other", 1, identity="o1")]
-    ends = [row("run", 3, quantizer, identity="i3") for quantizer in (GPTQ4, GPTQ3)]
+    ends = [row("run", 3, quantizer, identity="i3", trace=5.0, loss=4.0) for quantizer in (GPTQ4, GPTQ3)]
     elsewhere = [row("run", 1, identity="j1"), row("run", 2), row("run", 2)]
     tables = [study(tmp_path, *each) for each in ((whole, "whole"), (ends, "ends"), (elsewhere, "elsewhere"))]
     rows, runs, names = pooled(tables, "delta_q")
@@ -243,6 +243,7 @@ def test_a_checkpoint_in_two_tables_is_one(tmp_path):
         (2, GPTQ4, "elsewhere/run"),
     ]
     assert names == ("whole", "ends", "elsewhere")
+    assert (rows[2]["trace"], rows[2]["loss"]) == (5.0, 3.0)  # the later table fills what the earlier one lacks
 
 
 def test_windows_that_two_checkpoints_share_drop_out_of_their_difference(tmp_path):
