@@ -6,6 +6,7 @@ the weights falls, so that outliers are not the cause.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -59,7 +60,7 @@ def answer(tables: Sequence[Table]) -> Answer:
 
 
 def decaying(table: Table) -> Chosen | None:
-    """The run with most checkpoints that has both quantizers and a rate that decays."""
+    """The run that has both quantizers and whose rate decays over most checkpoints."""
     int4 = [name for name in table.quantizers if name.startswith("rtn-w4") and name.endswith("-asym")]
     int8 = [name for name in table.quantizers if name.startswith("rtn-w8-channel")]
     fitting = []
@@ -67,8 +68,9 @@ def decaying(table: Table) -> Chosen | None:
         rows = table.line(run, int4[0])
         rates = [row["learning_rate"] for row in rows if is_number(row["learning_rate"])]
         if len(rows) >= _LEAST and table.line(run, int8[0]) and rates and rates[-1] < _DECAYED * max(rates):
-            fitting.append((len(rows), run))
-    return (max(fitting)[1], int4[0], int8[0]) if fitting else None
+            falling = sum(after < before for before, after in itertools.pairwise(rates))
+            fitting.append((falling, len(rows), run))
+    return (max(fitting)[2], int4[0], int8[0]) if fitting else None
 
 
 def _explodes(table: Table, rows: Sequence[Row], quantizer: str) -> Verdict | None:

@@ -37,18 +37,27 @@ def answer(tables: Sequence[Table]) -> Answer:
     decays = sorted({each.decay for each in runs})
     ticks = tuple((float(place), f"{decay:g}") for place, decay in enumerate(decays))
     panels = [
-        Panel(_points(table, runs, "loss", table.quantizers[:1], 1.0), "weight decay λ", "loss, nats", ticks=ticks),
+        Panel(
+            (
+                *_points(table, runs, "loss_hat", table.quantizers, 1.0),
+                *_points(table, runs, "loss", table.quantizers[:1], 1.0),
+            ),
+            "weight decay λ",
+            "loss, nats",
+            ticks=ticks,
+        ),
         Panel(_points(table, runs, "delta_q", table.quantizers, 100.0), "weight decay λ", "ΔQ, %", ticks=ticks),
     ]
     caption = (
-        f"Study {table.name}: loss and quantization error at the end over the decay of AdamLH, a line for each seed. "
-        "Bars: 95 %."
+        f"Study {table.name}: loss before (dark) and after quantization, and quantization error, at the end over the "
+        "decay of AdamLH, a line for each seed. Bars: 95 %."
     )
     figure = Figure(
         "weight_decay", caption, tuple((panel,) for panel in panels), COLUMN, legend_title="", row_height=1.9
     )
     verdicts = [_helps(table, runs, decays, each) for each in table.quantizers]
-    return Answer((table.name,), (figure,), found(*verdicts), tuple(_product(table)))
+    lowest = [_lowest(table, runs, each) for each in table.quantizers]
+    return Answer((table.name,), (figure,), found(*verdicts), (*filter(None, lowest), *_product(table)))
 
 
 def decayed(table: Table) -> list[Decayed]:
@@ -95,6 +104,15 @@ def _helps(table: Table, runs: Sequence[Decayed], decays: Sequence[float], quant
     largest = [each for each in contrasts if each.what.startswith(f"λ {decays[-1]:g} ")]
     rule = "ΔQ at the end with the largest decay less that with the smallest, below 0"
     return verdict("weight decay reduces the error", quantizer, rule, contrasts, (-math.inf, 0.0), by=largest)
+
+
+def _lowest(table: Table, runs: Sequence[Decayed], quantizer: str) -> str:
+    """Which decay is best once the weights are quantized: an error can be small because the model learned little."""
+    ends = [(each, end(table, each.run, quantizer, "loss_hat")) for each in runs]
+    known = [(one.value, each.decay, each.seed) for each, one in ends if one is not None]
+    best = [min(own for own in known if own[2] == seed) for seed in sorted({seed for *_, seed in known})]
+    told = ", ".join(f"λ {decay:g} (L(Θ̂) = {loss:.3f})" for loss, decay, _ in best)
+    return f"lowest loss after {quantizer}: {told}" if told else ""
 
 
 def _product(table: Table) -> list[str]:

@@ -152,15 +152,17 @@ def test_averages_are_no_points_of_a_run(tmp_path):
 @pytest.mark.parametrize(("effect", "says"), [(-0.005, HOLDS), (0.005, FAILS), (0.0, OPEN)])
 def test_weight_decay(tmp_path, effect, says):
     rows = [
-        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * (0, -1, 2)[place])
+        row(f"adamlh-{decay:g}-s{seed}", 5000, delta_q=0.02 + effect * (0, -1, 2)[place], loss=2.5 + place)
         for seed in (1, 2)
         for place, decay in enumerate((0.0, 0.0005, 0.1))
     ]
     rows += [row("adamw-0.01-0.03-s1", 5000, delta_q=0.0321)]
     answer = weight_decay.answer([study(tmp_path, rows)])
     assert verdicts(answer) == {"weight decay reduces the error": says}
-    assert "λ 0.03" in answer.numbers[0]
-    assert "3.21 %" in answer.numbers[0]
+    lowest, product = answer.numbers
+    assert lowest.count("λ 0 (L(Θ̂) = 2.550)") == 2  # the least error is not the least loss
+    assert "λ 0.03" in product
+    assert "3.21 %" in product
     with pytest.raises(Missing):
         weight_decay.answer([study(tmp_path, rows[:1])])
 

@@ -39,7 +39,7 @@ def write(plan: Plan, size: Size, letters: str, folder: Path, console: Console, 
     ]
     text = "\n\n".join(part for part in parts if part)
     _put(page, size.name, text)
-    console.print(f"report  {page}, {table}, {', '.join(map(str, drawn))}", highlight=False)
+    console.print(f"report  {', '.join(map(str, (page, table, *drawn)))}", highlight=False)
 
 
 def _put(page: Path, size: str, text: str) -> None:
