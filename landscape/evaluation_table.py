@@ -40,6 +40,8 @@ def print_evaluations(console: Console, results: Sequence[Evaluated], notes: Seq
                 _interval(found.relative.low, found.relative.high),
             )
         console.print(table)
+    if steps := [result for result in rows if result.step]:
+        _print_steps(console, steps)
     if results[0].tasks:
         _print_tasks(console, rows or list(results))
     console.print(
@@ -49,6 +51,30 @@ def print_evaluations(console: Console, results: Sequence[Evaluated], notes: Seq
     )
     path, count = results[0].path, len(results)
     _print_end(console, notes, [("data", shown(path) if count == 1 else f"{count} files in {shown(path.parent)}")])
+
+
+def _print_steps(console: Console, results: Sequence[Evaluated]) -> None:
+    """For each Θ̂ how far off it is, and what the second order says beside what the loss does."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("quantizer", overflow="fold")
+    for heading in ("‖δ‖/‖Θ‖", "g·δ", "½ δᵀHδ", "½ Σ H_ii δ_i²", "predicted", "ΔL"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in results:
+        step = result.step
+        table.add_row(
+            result.quantizer,
+            f"{step['relative_length']:.4f}",
+            f"{step['slope']:+.4f}",
+            f"{step['quadratic'] / 2:.4f}",
+            f"{step['diagonal'] / 2:.4f}" if "diagonal" in step else "",
+            f"{step['predicted']:+.4f}",
+            f"{step['actual']:+.4f}",
+        )
+    console.print(table)
+    console.print(
+        f"δ = Θ̂ − Θ, on the first {results[0].step['tokens']:,} tokens; predicted: g·δ + ½ δᵀHδ; ½ Σ H_ii δ_i²: "
+        "½ δᵀHδ, were the errors of rounding independent"
+    )
 
 
 def _print_tasks(console: Console, results: Sequence[Evaluated]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -10,11 +11,13 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from rich.console import Console
 
 from landscape import evaluation, inputs
 from landscape.config import EvaluateConfig
 from landscape.errors import ModelError, OptionError
 from landscape.evaluation import evaluate_model
+from landscape.evaluation_table import print_evaluations
 from landscape.models import load_model, load_tokenizer
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
@@ -108,6 +111,15 @@ def test_the_diagonal_is_what_errors_with_random_signs_cost(
 def test_the_diagonal_can_be_left_out(run: Path, text_file: Path, tmp_path: Path):
     without = measured(run, text_file, tmp_path, diagonal_probes=0).step
     assert "diagonal" not in without and all("diagonal" not in layer for layer in without["layers"])
+
+
+def test_what_was_measured_is_printed(found):
+    console = Console(file=io.StringIO(), width=120)
+    print_evaluations(console, [found], [], 1.0)
+    said = console.file.getvalue()
+    for number in ("slope", "quadratic", "diagonal"):
+        assert f"{found.step[number] / (1 if number == 'slope' else 2):.4f}" in said
+    assert f"{found.step['predicted']:+.4f}" in said and f"on the first {found.step['tokens']:,} tokens" in said
 
 
 def test_the_profile_is_the_loss_along_the_step(found, run: Path, windows: Windows):
