@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from landscape import interrupts
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Tests that run in the background inherit SIGINT as ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Thing:
