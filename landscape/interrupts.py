@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,8 @@ def heard() -> Iterator[None]:
     def repeat(dropped: sys.UnraisableHookArgs) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             return before(dropped)
-        again = threading.Timer(_AGAIN, _thread.interrupt_main)
+        # as a signal to the main thread it also ends a wait, which `_thread.interrupt_main` does not
+        again = threading.Timer(_AGAIN, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
         again.daemon = True
         again.start()
 
