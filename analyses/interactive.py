@@ -113,14 +113,15 @@ def _axes(made: go.Figure, figure: Figure, panel: Panel, place: dict[str, int]) 
     first = place["col"] == 1 or not figure.share_y
     x, y = axis(html_text(panel.x_title) if last else ""), axis(html_text(panel.y_title) if first else "")
     if panel.ticks:
-        x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": [html_text(word) for _, word in panel.ticks]}
+        words = [html_text(word).replace("\n", "<br>") for _, word in panel.ticks]
+        x |= {"tickvals": [at for at, _ in panel.ticks], "ticktext": words}
     # Where rows share an axis and points have errors, plotly's own choice of a range fails.
     beside = figure.rows[place["row"] - 1] if figure.share_y else (panel,)
     limits = panel.y_limits or around([each for other in beside for each in other.series], panel.y_scale)
     if limits and panel.field is None:
         y["range"] = [math.log10(end) for end in limits] if panel.y_scale == "log" else list(limits)
-    made.update_xaxes(type=panel.x_scale, **x, **place)
-    made.update_yaxes(type=panel.y_scale, **y, **place)
+    made.update_xaxes(type=panel.x_scale, exponentformat="none", **x, **place)  # 0.0001, not 100μ
+    made.update_yaxes(type=panel.y_scale, exponentformat="none", **y, **place)
     if panel.identity and (ends := panel.ends()):
         line = go.Scatter(x=ends, y=ends, mode="lines", line={"color": "#999999", "width": 1}, showlegend=False)
         made.add_trace(line, **place)

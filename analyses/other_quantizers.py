@@ -32,7 +32,7 @@ def answer(tables: Sequence[Table]) -> Answer:
     which = "each pair" if few else f"each with {first}"
     caption = (
         f"Study {table.name}: every point a checkpoint, ΔQ under two quantizers. Below: Spearman's ρ of {which} over "
-        "checkpoints, and of changes from one checkpoint of a run to the next."
+        "checkpoints" + (", and of changes from one checkpoint of a run to the next." if any(changes.values()) else ".")
     )
     below = Panel(
         (_dots(raw, "checkpoints", "#0072b2", -0.08), _dots(changes, "changes", "#d55e00", 0.08)),

@@ -56,11 +56,6 @@ def print_study(console: Console, study: Study, notes: Sequence[str], seconds: f
         console.print(Text.assemble((f"{'table':<8}", "bold green"), shown(study.folder / name)), soft_wrap=True)
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    name = "@".join(filter(None, (row["run"], row["checkpoint"])))
-    return name if row["kind"] == "checkpoint" else f"{row['kind']} at {name}"
-
-
 def print_allocation(console: Console, found: Allocation, notes: Sequence[str], seconds: float) -> None:
     """Bits by layer, then the choice beside all layers alike: predicted and real."""
     console.print()
@@ -126,3 +121,8 @@ def _cell(each: Correlated, kind: str) -> str:
 
 def _short(value: float) -> str:
     return f"{value:+.2f}".replace("0.", ".")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    name = "@".join(filter(None, (row["run"], row["checkpoint"])))
+    return name if row["kind"] == "checkpoint" else f"{row['kind']} at {name}"

@@ -225,6 +225,17 @@ def test_quantizers_are_compared_where_there_are_most_of_them(tmp_path):
     several = [row("run", step, f"rtn-w{bits}-g64", errors[step]) for step in range(1, 9) for bits in (2, 3, 4)]
     answer = other_quantizers.answer([study(tmp_path, many, "many"), study(tmp_path, several, "several")])
     assert answer.tables == ("several",)
+    assert any("changes from one" in figure.caption for figure in answer.figures)
+    few = [*several, *(row("other", 1, f"rtn-w{bits}-g64", errors[1]) for bits in (2, 3, 4, 8))]
+    ends = [each for each in few if each["step"] == 1]
+    answer = other_quantizers.answer([study(tmp_path, ends, "ends")])
+    assert not any("changes from one" in figure.caption for figure in answer.figures)
+
+
+def test_words_of_an_axis_are_broken_on_the_page_as_on_paper():
+    panel = Panel((Series([0, 1], [1.0, 2.0]),), "", "y", ticks=((0.0, "rtn\nw4"), (1.0, "<b>\nw3")))
+    drawn = draw_page(Figure("one", "", ((panel,),)))
+    assert list(drawn.layout.xaxis.ticktext) == ["rtn<br>w4", "&lt;b&gt;<br>w3"]
 
 
 def test_a_checkpoint_in_two_tables_is_one(tmp_path):
