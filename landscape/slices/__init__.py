@@ -4,13 +4,18 @@ Knows weights and a loss, not models or quantizers: `span` a plane, `create` a f
 stated error) or `scan` it (every cell), `read` it back.
 """
 
+from typing import TYPE_CHECKING
+
+from landscape.lazily import lazily
 from landscape.slices.axes import Bounds, around, evenly, parse_bounds, parse_grid, union, with_zero
-from landscape.slices.plane import Coordinates, Plane, span
 from landscape.slices.reading import Reading, read_surface
 from landscape.slices.reconstruct import Certificate, Reconstruction, reconstruct
-from landscape.slices.scan import Losses, evaluate_points, sample, scan
 from landscape.slices.store import Layout, Named, SliceWriter, check_is_slice, create
 from landscape.slices.stored import StoredPoint, StoredSlice, read
+
+if TYPE_CHECKING:
+    from landscape.slices.plane import Coordinates, Plane, span
+    from landscape.slices.scan import Losses, evaluate_points, sample, scan
 
 __all__ = [
     "Bounds",
@@ -41,3 +46,11 @@ __all__ = [
     "union",
     "with_zero",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "plane": ("Coordinates", "Plane", "span"),
+        "scan": ("Losses", "evaluate_points", "sample", "scan"),
+    },
+)

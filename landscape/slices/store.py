@@ -32,17 +32,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
 from landscape.errors import StoreError
 from landscape.files import disk_errors, write_whole
-from landscape.slices.plane import Plane
 from landscape.slices.reconstruct import Reconstruction
 from landscape.slices.samples import CHECK, NODE
 from landscape.slices.surface import Patch, Seam, Surface, on_grid, to_plain
+
+if TYPE_CHECKING:
+    from landscape.slices.plane import Plane
 
 SCHEMA = 2
 RUNNING, COMPLETE = "running", "complete"

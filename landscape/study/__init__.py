@@ -4,8 +4,22 @@
 step sizes expect without quantizing.
 """
 
-from landscape.study.job import Study, run_study
-from landscape.study.predictions import predict
-from landscape.study.table import read, read_all
+from typing import TYPE_CHECKING
+
+from landscape.lazily import lazily
+
+if TYPE_CHECKING:
+    from landscape.study.job import Study, run_study
+    from landscape.study.predictions import predict
+    from landscape.study.table import read, read_all
 
 __all__ = ["Study", "predict", "read", "read_all", "run_study"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "job": ("Study", "run_study"),
+        "predictions": ("predict",),
+        "table": ("read", "read_all"),
+    },
+)
