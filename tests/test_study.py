@@ -19,6 +19,7 @@ from studies import QUANTIZERS, SMALL, Notes, command, study, tables
 
 from landscape import sharpness
 from landscape.config import SharpnessConfig, StudyConfig
+from landscape.curvature.store import read as read_sharpness
 from landscape.errors import OptionError, StoreError, StudyError
 from landscape.evaluation import read as read_evaluation
 from landscape.models import load_model
@@ -128,6 +129,16 @@ class TestRows:
         for file in (*done.folder.glob("*.*"), *done.folder.glob("done/*")):
             content = file.read_bytes()
             assert str(run.parent).encode() not in content and str(text_file.parent).encode() not in content
+
+    def test_the_density_of_eigenvalues_where_it_was_asked_for(self, done, run: Path, text_file: Path, tmp_path: Path):
+        asked = {"measure": "curvature", "density_steps": 4}
+        study(f"{run}@step10", text_file, tmp_path, **asked)
+        (file,) = (tmp_path / "curvature").glob("*.h5")
+        density = read_sharpness(file).sections["density"]
+        assert density["nodes"].shape[1] == 4 and (density["density"] >= 0).all()
+        assert not any("density" in read_sharpness(each).sections for each in (done.folder / "curvature").glob("*.h5"))
+        with pytest.raises(OptionError, match="--density-steps -1"):
+            StudyConfig("x", quant=["int8"], density_steps=-1)
 
     def test_every_column_is_explained(self):
         page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")

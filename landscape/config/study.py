@@ -53,6 +53,9 @@ class StudyConfig(TextConfig):
     top: int = option(1, "Largest eigenvalues wanted.")
     trace_error: float = option(0.02, "Relative standard error at which a trace is good enough.")
     max_probes: int = option(200, "Probes of a trace at most.")
+    density_steps: int = option(
+        0, "Lanczos steps per probe of the spectral density of every checkpoint, such as 24; 0 for no density."
+    )
     tasks: str | None = option(None, "Also the accuracy on these tasks of lm-eval, or on 'paper', as in 'evaluate'.")
     shots: int = option(5, "Worked examples before each question.")
     limit: int | None = option(None, "Ask the first questions of every task only.")
@@ -81,7 +84,8 @@ class StudyConfig(TextConfig):
         for word in self.wanted:
             if word not in MEASUREMENTS:
                 raise OptionError(f"--measure {word}: expected some of {', '.join(MEASUREMENTS)}")
-        least = {"curvature_tokens": 1, "top": 1, "max_probes": 10, "shots": 0, "limit": 1, "retries": 0}
+        least = {"curvature_tokens": 1, "top": 1, "max_probes": 10, "density_steps": 0}
+        least |= {"shots": 0, "limit": 1, "retries": 0}
         for name, number in least.items():
             self._at_least(name, number)
         if not 0 < self.trace_error < 1:

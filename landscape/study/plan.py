@@ -139,7 +139,7 @@ def _of(config: StudyConfig, subject: Subject) -> Iterator[Task]:
             trace_error=config.trace_error,
             max_probes=config.max_probes,
             layers="layers" in wanted,
-            density_steps=0,
+            density_steps=config.density_steps,
             out=config.out / "curvature",
             **(shared | {"batch_size": max(1, _AT_ONCE // (config.seq_len or _AT_ONCE // 2))}),
         )
