@@ -21,7 +21,7 @@ from analyses.lab.measured import Interval
 from analyses.question import Answer, choose, found, verdict
 from analyses.tables import Table
 from landscape.slices import StoredSlice, read
-from landscape.viewer.colours import colour_range
+from landscape.viewer.described.colours import colour_range
 
 QUESTION = "Is the basin around the end of a run wider after a higher peak rate?"
 FOLDER = "basin"

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from analyses.drawing import MARKERS, Colours, Figure, Panel, Series, around
 from analyses.words import html_text
-from landscape.viewer.style import INK, axis, layout
+from landscape.viewer.pages.style import INK, axis, layout
 
 _DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
 _SIGNS = dict(zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "x", "cross"), strict=True))

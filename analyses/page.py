@@ -14,7 +14,7 @@ from analyses.drawing import Figure
 from analyses.interactive import draw
 from analyses.words import html_text
 from landscape.files import write_whole
-from landscape.viewer.style import FONT
+from landscape.viewer.pages.style import FONT
 
 SCRIPT = "plotly.min.js"
 _PAGE = Template("""<!DOCTYPE html>

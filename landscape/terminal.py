@@ -25,7 +25,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from landscape.basin import SliceResult
     from landscape.slices import StoredPoint, StoredSlice
-    from landscape.viewer.findings import Findings
+    from landscape.viewer.described.findings import Findings
 
 _LONG = 600  # seconds left at which advice is worth its line
 _FEW = 3  # checkpoints that get a line each
@@ -102,8 +102,8 @@ class TerminalReporter:
 
 def print_summary(console: Console, result: SliceResult, notes: list[str], seconds: float) -> None:
     """The named points, their losses and distances, what they were measured on, what the slice says, the files."""
-    from landscape.viewer.findings import findings  # a viewer takes a while to open
-    from landscape.viewer.trust import trust
+    from landscape.viewer.described.findings import findings  # a viewer takes a while to open
+    from landscape.viewer.described.trust import trust
 
     stored = result.slice
     facts, trusted, said = stored.attributes, trust(stored), findings(stored)
@@ -133,7 +133,7 @@ def print_summary(console: Console, result: SliceResult, notes: list[str], secon
 
 def observations(stored: StoredSlice) -> list[str]:
     """What the numbers themselves give reason to say."""
-    from landscape.viewer.trust import trust
+    from landscape.viewer.described.trust import trust
 
     notes = [
         f"the loss at {point.label} is {point.loss}: kept as it is"

@@ -14,8 +14,9 @@ from viewer_slices import ATTRIBUTES, NAMED, Recipe, alone, broken, line, pca, q
 from landscape import slices
 from landscape.slices.stored import StoredSlice, read
 from landscape.viewer import describe, write_figure, write_page
-from landscape.viewer.colours import nice_step
-from landscape.viewer.profile import profile
+from landscape.viewer.described.colours import nice_step
+from landscape.viewer.described.curves import profile_losses
+from landscape.viewer.pages.slice_data import plane_data
 
 
 @pytest.fixture(scope="module")
@@ -219,14 +220,13 @@ def test_nice_steps(rough: float, nice: float) -> None:
 
 
 def test_profile_shows_what_was_evaluated_and_both_ends(complete: StoredSlice) -> None:
-    curve, *ends = profile(complete, describe(complete)).data
-    np.testing.assert_array_equal(curve.x, complete.profile[0])
-    np.testing.assert_array_equal(curve.y, complete.profile[1])
+    data = plane_data(complete, describe(complete))
+    np.testing.assert_array_equal(data["profile"]["t"], complete.profile[0])
+    np.testing.assert_array_equal(data["profile"]["loss"], complete.profile[1])
     assert complete.profile[0][0] < 0 and complete.profile[0][-1] > 1
-    assert "evaluated" in curve.hovertemplate and curve.mode == "lines+markers"
+    assert data["profile"]["evaluated"]
     first, last = complete.point("theta"), complete.point("theta_hat")
-    assert [(end.x[0], end.y[0]) for end in ends] == [(0, first.loss), (1, last.loss)]
-    np.testing.assert_allclose(curve.customdata[:, 0], complete.profile[0] * math.hypot(last.alpha, last.beta))
+    assert data["line"] == [first.alpha, first.beta, last.alpha, last.beta]
 
 
 def test_profile_of_a_reconstruction_ends_with_the_rectangle(tmp_path: Path) -> None:
@@ -235,11 +235,10 @@ def test_profile_of_a_reconstruction_ends_with_the_rectangle(tmp_path: Path) -> 
     cut = {name: getattr(stored, name)[:, :15] for name in ("loss", "done", "evaluated")}
     losses = np.where(stored.profile[0] * stored.points[-1].beta > stored.beta[14], np.nan, stored.profile[1])
     narrow = replace(stored, beta=stored.beta[:15], profile=(stored.profile[0], losses), **cut)
-    low, high, curve, *_ = profile(narrow, describe(narrow)).data
+    t, loss = profile_losses(narrow)
     last = stored.points[-1]
-    assert stored.beta[14] - 0.05 < curve.x[-1] * last.beta <= stored.beta[14]
-    assert np.isfinite(curve.y).all() and "reconstructed, error ≤" in curve.hovertemplate
-    np.testing.assert_allclose(high.y - low.y, 2 * describe(narrow).trust.error)
+    assert stored.beta[14] - 0.05 < t[-1] * last.beta <= stored.beta[14]
+    assert np.isfinite(loss).all()
 
 
 def test_an_unknown_role_is_drawn_all_the_same(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from viewer_slices import Recipe, alone, line, pca, quantizers, torn
 from landscape.errors import OptionError, StoreError
 from landscape.slices.stored import StoredSlice
 from landscape.viewer import write_figure, write_page
-from landscape.viewer.figure import draw
+from landscape.viewer.printed.slice import CONTOUR, PROFILE, SURFACE, draw, views
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,39 @@ def test_figure_of_an_unfinished_reconstruction(tmp_path: Path) -> None:
         made = sum(map(len, stored.nodes.values()))
         assert made > 0 and figure.texts[0].get_text() == f"{made} evaluations made so far"
         assert max(len(dots.get_offsets()) for dots in figure.axes[0].collections) >= made
+
+
+def test_each_kind_of_slice_has_its_views(complete: StoredSlice, tmp_path: Path) -> None:
+    assert views(complete) == [CONTOUR, SURFACE, PROFILE]
+    assert views(alone(adaptive=True, grid=(11, 11)).make(tmp_path / "alone.h5")) == [CONTOUR, SURFACE]
+    assert views(line().make(tmp_path / "line.h5")) == [CONTOUR]
+    early = Recipe(adaptive=True, grid=(21, 21), stop_after=9).make(tmp_path / "early.h5")
+    assert views(early) == [CONTOUR]
+    with pytest.raises(OptionError, match=r"figure of the surface: this slice has none; expected contour$"):
+        write_figure(early, tmp_path / "early.pdf", SURFACE)
+
+
+def test_the_profile_shows_losses_and_their_quadratic_model(tmp_path: Path) -> None:
+    stored = Recipe(adaptive=True, grid=(31, 31)).make(tmp_path / "smooth.h5")
+    figure = draw(stored, PROFILE)
+    assert_words_are_apart_and_on_the_paper(figure)
+    loss, model = figure.axes[0].lines[:2]
+    hat, origin = stored.point("theta_hat"), stored.points[0]
+    assert float(np.interp(hat.distance, *loss.get_data())) == pytest.approx(hat.loss, abs=1e-3)
+    expected = origin.loss + stored.reading["gradient_delta"] * hat.distance
+    expected += stored.reading["hessian_delta_delta"] * hat.distance**2 / 2
+    assert float(np.interp(hat.distance, *model.get_data())) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["good", "pca", "torn"])
+def test_the_surface_is_drawn_on_the_paper(kind: str, complete: StoredSlice, tmp_path: Path) -> None:
+    make = {"pca": pca(adaptive=True, grid=(31, 31)), "torn": torn()}
+    stored = complete if kind == "good" else make[kind].make(tmp_path / "s.h5")
+    write_figure(stored, tmp_path / "surface.png", SURFACE)
+    image = matplotlib.image.imread(tmp_path / "surface.png")[..., :3]
+    edge = np.concatenate([image[:, :3].reshape(-1, 3), image[:, -3:].reshape(-1, 3), image[-3:].reshape(-1, 3)])
+    assert (edge > 0.99).all()  # nothing is cut off
+    assert colours(image) > 150
 
 
 def test_figure_wants_a_known_suffix(complete: StoredSlice, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from landscape.viewer.labels import label_html, label_math, text_html, text_math, width_in_ems
-from landscape.viewer.placing import place
+from landscape.viewer.described.labels import label_html, label_math, text_html, text_math, width_in_ems
+from landscape.viewer.described.placing import place
 
 
 def test_labels_become_subscripts_and_markup_stays_text() -> None:

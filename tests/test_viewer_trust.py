@@ -16,12 +16,12 @@ from landscape.basin import SliceResult
 from landscape.slices.stored import StoredSlice
 from landscape.terminal import print_summary
 from landscape.viewer import describe
-from landscape.viewer.evaluations import evaluations, node_places
-from landscape.viewer.findings import BEYOND, findings
-from landscape.viewer.page import page
-from landscape.viewer.style import cell_hover
-from landscape.viewer.trust import trust
-from landscape.viewer.words import bound, measured
+from landscape.viewer.described.evaluations import node_places
+from landscape.viewer.described.findings import BEYOND, findings
+from landscape.viewer.described.trust import trust
+from landscape.viewer.described.words import bound, measured
+from landscape.viewer.pages.slice import slice_page
+from landscape.viewer.pages.slice_data import slice_data
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_reconstruction_says_from_how_many_evaluations_and_how_well(smooth: St
 
 
 def test_every_place_says_it(smooth: StoredSlice, tmp_path: Path) -> None:
-    said, text = trust(smooth), page(smooth)
+    said, text = trust(smooth), slice_page(smooth)
     assert said.words.removeprefix("reconstructed").replace(" %", "&nbsp;%") in text
     assert text.count(said.short) >= 3  # facts, surface, profile
     assert dict(describe(smooth).facts)["Losses"] == said.short
@@ -74,8 +74,7 @@ def test_cells_that_were_all_evaluated_are_not_called_reconstructed(tmp_path: Pa
     said = trust(stored)
     assert said.kind == said.short == "evaluated" and said.error == 0
     assert said.notices == ("Every one of the 15 cells was evaluated itself: 15 cells are too few for a polynomial.",)
-    hover, words = cell_hover(stored, describe(stored), "z", "customdata")
-    assert "<br>evaluated<br>" in hover and words is None
+    assert set(slice_data(stored, describe(stored))["cells"].tolist()) == {1}
 
 
 def test_a_picture_of_pieces_says_so_and_why(mixed: StoredSlice, tmp_path: Path) -> None:
@@ -91,12 +90,11 @@ def test_a_picture_of_pieces_says_so_and_why(mixed: StoredSlice, tmp_path: Path)
 
 
 def test_cells_say_which_of_them_are_evaluated(mixed: StoredSlice, smooth: StoredSlice) -> None:
-    hover, words = cell_hover(mixed, describe(mixed), "z", "customdata")
-    assert "%{text}" in hover and words.shape == mixed.loss.shape
-    np.testing.assert_array_equal(words == "evaluated", mixed.evaluated)
-    assert set(words[~mixed.evaluated]) == {f"reconstructed, error ≤ {bound(trust(mixed).error)}"}
-    hover, words = cell_hover(smooth, describe(smooth), "z", "customdata")
-    assert f"reconstructed, error ≤ {bound(smooth.certificate.error)}" in hover and words is None
+    data = slice_data(mixed, describe(mixed))
+    np.testing.assert_array_equal(data["cells"].reshape(mixed.loss.shape), np.where(mixed.evaluated, 1, 2))
+    assert data["errorWords"] == bound(trust(mixed).error)
+    data = slice_data(smooth, describe(smooth))
+    assert set(data["cells"].tolist()) == {2} and data["errorWords"] == bound(smooth.certificate.error)
 
 
 def test_an_error_that_is_too_large_is_announced(smooth: StoredSlice, tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_an_error_that_is_too_large_is_announced(smooth: StoredSlice, tmp_path: 
         "--dtype float32 it would be more exact.",
     )
     assert said.noise == "one evaluation in bfloat16 scatters by 0.004 nats"
-    text = page(stored)
+    text = slice_page(stored)
     assert "One evaluation in bfloat16 scatters by 0.004 nats." in text and "less exact than was asked for" in text
     assert dict(describe(stored).facts)["Arithmetic"] == "bfloat16, named points in float32"
     out = printed(stored, tmp_path)
@@ -140,7 +138,7 @@ def test_an_error_of_the_size_of_the_noise_is_explained(tmp_path: Path) -> None:
 def test_an_unknown_error_is_not_called_small(smooth: StoredSlice) -> None:
     stored = replace(smooth, certificate=replace(smooth.certificate, error=math.inf, reached=False))
     assert trust(stored).words == f"reconstructed from {stored.certificate.evaluations} evaluations, error unknown"
-    page(stored)
+    slice_page(stored)
 
 
 def test_a_reconstruction_that_has_only_begun_counts_its_evaluations(tmp_path: Path) -> None:
@@ -149,20 +147,18 @@ def test_a_reconstruction_that_has_only_begun_counts_its_evaluations(tmp_path: P
     assert made == 10 and not stored.done.any()
     assert trust(stored).words == "unfinished: 10 evaluations made so far"
     assert describe(stored).notices[0].startswith("10 evaluations made so far; the picture is reconstructed")
-    marks = evaluations(stored, describe(stored), visible=True)
-    assert len(marks) == 1 and marks[0].visible and len(marks[0].x) == 10
+    data = slice_data(stored, describe(stored))
+    assert len(data["nodes"]) == 10 and not data["checks"] and not data["cells"].any()
     assert "unfinished: 10 evaluations" in printed(stored, tmp_path)
 
 
 def test_nodes_and_check_points_are_marked_with_what_was_evaluated(smooth: StoredSlice) -> None:
-    nodes, checks = evaluations(smooth, describe(smooth), visible=False)
-    assert not nodes.visible and not checks.visible
-    np.testing.assert_array_equal(np.column_stack([nodes.x, nodes.y, nodes.customdata]), node_places(smooth))
-    assert len(nodes.x) + len(checks.x) == smooth.certificate.evaluations
-    np.testing.assert_array_equal(np.column_stack([checks.x, checks.y]), smooth.checks[:, :2])
-    np.testing.assert_array_equal(checks.customdata[:, 0], smooth.checks[:, 2])
-    off = [smooth.at(a, b) - loss for a, b, loss, _ in smooth.checks]
-    np.testing.assert_allclose(checks.customdata[:, 1], off, atol=1e-12)
+    data = slice_data(smooth, describe(smooth))
+    np.testing.assert_array_equal(data["nodes"], node_places(smooth))
+    assert len(data["nodes"]) + len(data["checks"]) == smooth.certificate.evaluations
+    np.testing.assert_array_equal(data["checks"], smooth.checks)
+    shown = [smooth.at(a, b) for a, b, *_ in smooth.checks]
+    np.testing.assert_allclose(np.array(data["checks"])[:, 3], shown, atol=1e-12)
 
 
 @pytest.mark.parametrize(("value", "written"), [(0.000414, "0.00042"), (0.99999, "1.0"), (9.96e-5, "0.00010")])
@@ -256,13 +252,13 @@ def test_of_many_points_the_highest_barrier_is_told(tmp_path: Path) -> None:
 
 
 def test_what_the_slice_says_is_on_the_page_and_in_the_terminal(smooth: StoredSlice, tmp_path: Path) -> None:
-    said, text, out = findings(smooth), page(smooth), printed(smooth, tmp_path)
+    said, text, out = findings(smooth), slice_page(smooth), printed(smooth, tmp_path)
     assert said.rows and said.others
     assert "What the slice says" in text
     for row in said.rows:
         for part in (part for cell in row.cells for part in cell):
             assert part in text and part.replace("the rectangle", "edge") in out
-    assert "What the slice says" not in page(replace(smooth, reading={}))
+    assert "What the slice says" not in slice_page(replace(smooth, reading={}))
 
 
 def test_numbers_stay_whole_in_a_narrow_terminal(smooth: StoredSlice, tmp_path: Path) -> None:

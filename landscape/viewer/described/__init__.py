@@ -1,0 +1,1 @@
+"""What a stored result shows, in plain text and numbers, before anything is drawn."""

@@ -1,0 +1,1 @@
+"""Pages: HTML with the data in it, and the script that draws."""

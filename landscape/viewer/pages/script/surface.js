@@ -1,0 +1,135 @@
+// The surface of a slice: the loss as height over the plane, in the colours of the contour.
+
+const MOST_LINES = 101; // along each side of the sheet; a finer grid is thinned for it, and for nothing else
+
+function surfacePlot(picture) {
+  const unit = unitOf(picture), scale = scaleOf([picture]);
+  const span = scale.top - scale.bottom;
+  const floor = scale.bottom - 0.25 * span, top = scale.top + 0.05 * span;
+  const height = (loss, lift = 0) => Math.min(Math.max(scale.shown(picture, loss), floor), scale.top) + lift * span;
+  const data = [sheet(picture, unit, scale)];
+  const broken = nonFinite(picture);
+  if (broken.length) {
+    data.push({
+      ...crosses(picture, unit, broken),
+      type: "scatter3d",
+      z: broken.map(() => top),
+      marker: {size: 2.5, color: colour("grey")},
+      showlegend: false,
+    });
+  }
+  if (picture.path) data.push(onSheet(picture, unit, pathPlaces(picture), height, "white"));
+  if (picture.line) data.push(onSheet(picture, unit, linePlaces(picture), height, colour("drawn")));
+  // A marker sits just above its loss, or the surface would swallow half of it.
+  const shown = picture.points.filter((point) => point.inside && Number.isFinite(point.shown));
+  const raised = (point) => height(point.shown, point.small ? 0.015 : 0.03);
+  for (const point of shown) {
+    const x = point.alpha / unit.length, y = point.beta / unit.length, z = raised(point);
+    if (!point.small) {
+      data.push({
+        type: "scatter3d",
+        x: [x, x],
+        y: [y, y],
+        z: [floor, z],
+        mode: "lines",
+        line: {color: colour("ink"), width: 3},
+        hoverinfo: "skip",
+      });
+    }
+    data.push({
+      ...pointMarker(picture, unit, point, x, y),
+      type: "scatter3d",
+      z: [z],
+      marker: {size: point.small ? 0.5 * pointSize(picture, point) : 5, ...pointStyle(point)},
+    });
+  }
+  const [x, y, z] = state.camera ?? picture.camera;
+  const walls = {backgroundcolor: colour("paper"), gridcolor: colour("pale"), zerolinecolor: colour("pale"), showspikes: false, nticks: 7};
+  const scaled = (at) => at / unit.length;
+  const layout = {
+    ...baseLayout(),
+    margin: {l: 0, r: 0, t: 0, b: 0},
+    scene: {
+      xaxis: {range: picture.ends.slice(0, 2).map(scaled), title: {text: "α"}, ...walls},
+      yaxis: {range: picture.ends.slice(2).map(scaled), title: {text: "β"}, ...walls},
+      zaxis: {
+        ...walls,
+        range: [floor, top],
+        tickvals: scale.ticks.filter((_, k) => k % 2 === 0 || scale.log),
+        ticktext: scale.tickWords.filter((_, k) => k % 2 === 0 || scale.log),
+        title: {text: scale.log ? "" : state.measure === "relative" ? "%" : "loss"},
+      },
+      aspectmode: "manual",
+      aspectratio: picture.aspect,
+      camera: {eye: {x, y, z}, center: {x: 0, y: 0, z: -0.16}},
+      dragmode: "turntable",
+      annotations: pointLabels(picture, unit, picture.offsets.surface).map((label, k) => ({
+        ...label,
+        z: raised(picture.points.filter((point) => picture.offsets.surface[point.name])[k]),
+      })),
+    },
+  };
+  return {data, layout};
+}
+
+function thinned(line) {
+  const step = Math.ceil((line.length - 1) / (MOST_LINES - 1));
+  const kept = [];
+  for (let k = 0; k < line.length; k += step) kept.push(k);
+  if (kept[kept.length - 1] !== line.length - 1) kept.push(line.length - 1);
+  return kept;
+}
+
+function sheet(picture, unit, scale) {
+  const along = thinned(picture.alpha), up = thinned(picture.beta);
+  const height = (i, j) => {
+    const loss = picture.loss(i, j);
+    return Number.isFinite(loss) ? Math.min(scale.shown(picture, loss), scale.top) : NaN;
+  };
+  const lines = {show: true, start: scale.lines[0], end: scale.lines[scale.lines.length - 1], size: scale.step};
+  return {
+    type: "surface",
+    x: along.map((i) => picture.alpha[i] / unit.length),
+    y: up.map((j) => picture.beta[j] / unit.length),
+    z: up.map((j) => along.map((i) => height(i, j))),
+    text: along.map((i) => up.map((j) => cellWords(picture, unit, i, j))), // looked up by (x, y), unlike z
+    hoverinfo: "text",
+    cmin: scale.bottom,
+    cmax: scale.top,
+    colorscale: "Viridis",
+    showscale: false,
+    contours: {
+      z: {...lines, color: "rgba(255,255,255,0.5)", width: 1, highlight: false},
+      x: {highlight: false},
+      y: {highlight: false},
+    },
+    lighting: {ambient: 0.85, diffuse: 0.35, specular: 0.04, roughness: 0.9},
+  };
+}
+
+function pathPlaces({path}) {
+  const count = path.alpha.length - 1;
+  return Array.from({length: 12 * count + 1}, (_, k) => {
+    const leg = Math.min(count - 1, Math.floor(k / 12)), share = k / 12 - leg;
+    return ["alpha", "beta"].map((name) => path[name][leg] + share * (path[name][leg + 1] - path[name][leg]));
+  });
+}
+
+function linePlaces(picture) {
+  const [a, b, c, d] = chosenLine(picture);
+  return Array.from({length: 61}, (_, k) => [a + (k / 60) * (c - a), b + (k / 60) * (d - b)]);
+}
+
+// A line of places, lying on the sheet.
+function onSheet(picture, unit, places, height, drawn) {
+  const inside = places.filter(([a, b]) => picture.inside(a, b));
+  return {
+    type: "scatter3d",
+    x: inside.map(([a]) => a / unit.length),
+    y: inside.map(([, b]) => b / unit.length),
+    z: inside.map(([a, b]) => height(picture.at(a, b), 0.015)),
+    mode: "lines",
+    line: {color: drawn, width: 3},
+    hoverinfo: "skip",
+  };
+}

@@ -1,0 +1,1 @@
+"""Figures for papers, one column wide, PDF or PNG."""
