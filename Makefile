@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate test check format reference bench-slices bench-curvature bench-quantize bench-training clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view test check format reference bench-slices bench-curvature bench-quantize bench-training clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -25,7 +25,8 @@ lab_takes := SIZE EXPERIMENTS JOBS OUT
 figures_takes := TABLES OUT
 study_takes := RUN QUANT MEASURE AVERAGE TEXT CALIBRATION CALIBRATION_WINDOWS TOKENS CURVATURE_TOKENS SEQ_LEN BATCH_SIZE ENGINE DEVICE OUT
 correlate_takes := TABLES X Y QUANTIZER GIVEN WHERE OUT
-positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
+view_takes := RESULTS SERVE OUT
+positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
@@ -43,7 +44,7 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness quantize evaluate train average lab figures study correlate,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate train average lab figures study correlate view,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
@@ -75,6 +76,10 @@ study: $(INSTALLED) ## a whole run as one table: the bundled run, or make study 
 
 correlate: $(INSTALLED) ## how the columns of studies hang together, with intervals: make correlate TABLES=figures/study X=trace
 	@$(BIN)/landscape correlate $(or $(TABLES),figures/study) $(options)
+
+view: OUT ?= figures/view
+view: $(INSTALLED) ## explore all results in the browser: those in figures/ and data/studies, or RESULTS=folder; SERVE=8000 follows them
+	@$(BIN)/landscape view $(or $(RESULTS),$(wildcard figures) data/studies) --open $(options)
 
 test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
 	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)

@@ -28,6 +28,7 @@ from landscape.config import (
     SliceConfig,
     StudyConfig,
     TrainConfig,
+    ViewConfig,
 )
 from landscape.errors import LandscapeError
 
@@ -330,6 +331,28 @@ def _correlate(config: CorrelateConfig, reporter: Any) -> Printer:
 
     result = correlate_tables(config)
     return lambda console, notes, seconds: print_correlations(console, result, not config.linear)
+
+
+@_job("view", ViewConfig, models=False)
+def _view(config: ViewConfig, reporter: Any) -> Printer:
+    r"""Show what is stored: pages to explore in a browser, and an index where there are several.
+
+    A slice becomes one file that works alone, without a network, and can be mailed. A folder becomes a folder of pages:
+    an index with a picture of each result, a page for every slice, slices that belong together side by side, and
+    training runs checkpoint by checkpoint. What has not changed is not drawn again.
+
+    \b
+    One slice, as one file:
+      landscape view figures/slices/mine.h5 --out mine.html --open
+    All that was made so far, with a PDF of each view:
+      landscape view figures --out figures/view --figures
+    Watch a slice while it is evaluated:
+      landscape view figures/slices --serve 8000 --open
+    """
+    from landscape.serving import begin
+
+    finish = begin(config, reporter)
+    return lambda console, notes, seconds: finish(console)
 
 
 def _quiet_libraries() -> None:

@@ -82,14 +82,21 @@ def test_studies_take_a_run_or_the_bundled_one():
     assert "landscape correlate one two --x 'trace'" in " ".join(made.split())
 
 
-@pytest.mark.parametrize("target", ["train", "average", "study", "correlate"])
+def test_view_shows_all_results_or_those_named():
+    made = " ".join(make("view").stdout.split())
+    assert re.search(r"landscape view (figures )?data/studies --open --out 'figures/view'$", made)
+    made = " ".join(make("view", "RESULTS=one two", "SERVE=8000", "OUT=pages").stdout.split())
+    assert made.endswith("landscape view one two --open --serve '8000' --out 'pages'")
+
+
+@pytest.mark.parametrize("target", ["train", "average", "study", "correlate", "view"])
 def test_every_name_of_a_training_target_is_an_option(target: str):
     takes = re.search(rf"^{target}_takes := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert takes is not None
     explained = explanation(target)
     for name in (
         set(takes[1].split())
-        - {"RECIPE", "CHANGES", "NPROC", "RUN", "TABLES"}
+        - {"RECIPE", "CHANGES", "NPROC", "RUN", "TABLES", "RESULTS"}
         - ({"QUANT"} if target == "study" else set())
     ):
         option = "--" + name.lower().replace("_", "-")

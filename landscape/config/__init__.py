@@ -11,6 +11,7 @@ from landscape.config.quantization import PAPER, EvaluateConfig, FrontierConfig,
 from landscape.config.study import AllocateConfig, CorrelateConfig, StudyConfig
 from landscape.config.text import MeasurementConfig, TextConfig
 from landscape.config.training import AverageConfig, TrainConfig
+from landscape.config.view import ViewConfig
 
 __all__ = [
     "PAPER",
@@ -28,4 +29,5 @@ __all__ = [
     "StudyConfig",
     "TextConfig",
     "TrainConfig",
+    "ViewConfig",
 ]
