@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view test check format reference bench-slices bench-curvature bench-quantize bench-training clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -68,8 +68,9 @@ average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN
 lab: $(INSTALLED) ## the controlled experiments, judged: make lab SIZE=tiny (an hour and a half on two cores) EXPERIMENTS=ABC
 	@$(BIN)/python -W ignore -m analyses.lab '$(or $(SIZE),tiny)' $(options)
 
-figures: $(INSTALLED) ## the questions of the papers, drawn and judged from tables: all in data/studies, or TABLES='studies/mine …'
+figures: $(INSTALLED) ## the questions of the papers, drawn and judged from tables, and each view as a PDF: all in data/studies, or TABLES='studies/mine …'
 	@$(BIN)/python -W ignore -m analyses.figures $(TABLES) $(options)
+	@$(BIN)/landscape view $(or $(TABLES),data/studies) --figures --out '$(or $(OUT),figures/analyses)/views'
 
 study: $(INSTALLED) ## a whole run as one table: the bundled run, or make study RUN=runs/mine QUANT='gptq-w4-g128 gptq-w3-g128' TEXT=…
 	@$(BIN)/landscape study '$(or $(RUN),$(REFERENCE)/mini-pythia)' $(or $(QUANT),gptq-w4-g64 gptq-w3-g64 rtn-w4-g64-asym) $(options)
@@ -106,6 +107,9 @@ bench-quantize: $(INSTALLED) ## ΔQ by method and bits, seconds per million para
 
 bench-training: $(INSTALLED) ## tokens per second beside a plain loop; ARGS='--repeats 5'
 	@$(BIN)/python -W ignore benchmarks/training.py $(ARGS)
+
+bench-explorer: $(INSTALLED) ## sizes of pages, and how soon headless Chromium shows them; ARGS='--cells 201'
+	@$(BIN)/python benchmarks/explorer.py $(ARGS)
 
 bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt

@@ -1,6 +1,6 @@
 """Sizes of pages and how long headless Chromium takes to show them, beside a page with the script of plotly alone.
 
-    python benchmarks/explorer.py
+    make bench-explorer
     python benchmarks/explorer.py --cells 201 --repeats 9
 
 A page is *flat* when all but the surface is drawn and answers, *all* when the surface is, too: WebGL in software, where

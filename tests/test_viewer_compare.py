@@ -63,7 +63,7 @@ def test_the_verdict_says_which_is_safest_and_why(entries: Entries) -> None:
     for entry in (safe, fragile):
         assert f"{entry.predicted:.3f}" in rule and f"{entry.quantized.change:.3f}" in rule
         assert entry.predicted == pytest.approx(entry.quantized.change, rel=0.15)
-    assert use.startswith("What counts in use") and f"It has the lowest, {safe.quantized.loss:.4f}" in use
+    assert use.startswith("What counts in use") and f"that of peak-0.01, {safe.quantized.loss:.4f}" in use
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,17 @@ def test_the_verdict_says_which_is_safest_and_why(entries: Entries) -> None:
 def test_reasons(safest: tuple[float, float], worst: tuple[float, float], words: str, tmp_path: Path) -> None:
     two = [("a", made(tmp_path, "a", *safest), ""), ("b", made(tmp_path, "b", *worst), "")]
     assert words in re.sub(r"\d+(\.\d+)?", "#", " ".join(compare("two", two).verdict))
+
+
+def test_each_quantizer_has_its_verdict(entries: Entries, tmp_path: Path) -> None:
+    named = {**NAMED, "theta_hat": slices.Named("Θ̂_K", "quantized", "nf4")}
+    other = made(tmp_path, "peak-0.01-s1@9", 0.05, 0.4, named=named)
+    found = compare(
+        "four", [*((f"{name}, gptq", *rest) for name, *rest in entries), ("peak-0.01-s1@9, nf4", other, "")]
+    )
+    firsts = [sentence for sentence in found.verdict if sentence.startswith("The safest")]
+    assert firsts[0].startswith("The safest under gptq-w3-g128 (3 bits a weight) is peak-0.01, gptq:")
+    assert firsts[1].startswith("The safest of all is peak-0.01, nf4:") and len(firsts) == 2
 
 
 def test_what_cannot_be_compared_is_said(entries: Entries, tmp_path: Path) -> None:

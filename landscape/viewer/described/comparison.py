@@ -127,19 +127,31 @@ def _entry(name: str, stored: StoredSlice, address: str) -> Entry:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The words in which names differ, a number with the word before it; whole names where they are built differently.
+    """The words in which names differ, a number with the word before it; of names built differently, all from there on.
 
     >>> _distinct(["decay-0.003-s1@9000, gptq-w3", "decay-0.01-s1@9000, gptq-w3"])
     ['decay-0.003', 'decay-0.01']
+    >>> _distinct(["run@step80, gptq-w3", "run@step90, nf4"])
+    ['step80, gptq-w3', 'step90, nf4']
     """
     split = [_PARTS.findall(name) for name in names]
-    if len(names) < 2 or len({len(parts) for parts in split}) > 1:
+    if len(names) < 2:
         return list(names)
+    if len({len(parts) for parts in split}) > 1:
+        common = next(i for i in range(max(map(len, split))) if len({tuple(parts[: i + 1]) for parts in split}) > 1)
+        return ["".join(parts[_whole(parts, common) :]) for parts in split]
     differing = [place for place, words in enumerate(zip(*split, strict=True)) if len(set(words)) > 1]
     numbers = {place for place in differing if all(_NUMBER.fullmatch(parts[place]) for parts in split)}
     begins = {place: max(0, place - 2) if place in numbers else place for place in differing}
     short = [", ".join("".join(parts[begins[place] : place + 1]) for place in differing) for parts in split]
     return short if differing and len(set(short)) == len(names) else list(names)
+
+
+def _whole(parts: Sequence[str], place: int) -> int:
+    """`place`, or that of the word before where it is a separator or a number."""
+    while place and not (parts[place][0].isalpha() and (place < 2 or parts[place - 1] != "-")):
+        place -= 1
+    return place
 
 
 def _high(entries: Sequence[Entry]) -> float:
@@ -169,26 +181,37 @@ def _caption(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _verdict(entries: Sequence[Entry]) -> tuple[str, ...]:
-    judged = sorted((entry for entry in entries if entry.error is not None), key=lambda entry: entry.error or 0.0)
+    """Of those under one quantizer, for each that several are under; then of all."""
+    groups: dict[str, list[Entry]] = {}
+    judged = [entry for entry in entries if entry.error is not None]
+    for entry in judged:
+        assert entry.quantized
+        groups.setdefault(entry.quantized.what, []).append(entry)
     if len(judged) < 2:
         return ()
-    safest, worst = judged[0], judged[-1]
-    assert safest.quantized and worst.quantized
-    by = {entry.quantized.what for entry in judged if entry.quantized}
-    under = f" under {_with_bits(by.pop())}" if len(by) == 1 else ""
-    sentences = [
-        f"The safest{under} is {safest.name}: quantization {_raises(safest.error)}. "
-        f"The most fragile is {worst.name}: there it {_raises(worst.error)}."
-    ]
-    sentences += _why(safest, worst)
+    sentences = []
+    for quantizer, group in groups.items():
+        if len(group) > 1:
+            sentences += _judged(f"The safest under {_with_bits(quantizer)}", group)
+    if len(groups) > 1:
+        sentences += _judged("The safest of all" if sentences else "The safest", judged)
     best = min(judged, key=lambda entry: entry.quantized.loss if entry.quantized else math.inf)
     assert best.quantized
-    same = " It" if best is safest else f" {best.name}"
-    sentences.append(
-        f"What counts in use is the loss that is left after quantization.{same} has the lowest, "
-        f"{number(best.quantized.loss, '.4f')} {LOSS_UNIT}."
+    return (
+        *sentences,
+        f"What counts in use is the loss that is left after quantization: the lowest is that of {best.name}, "
+        f"{number(best.quantized.loss, '.4f')} {LOSS_UNIT}.",
     )
-    return tuple(sentences)
+
+
+def _judged(which: str, group: Sequence[Entry]) -> list[str]:
+    by_error = sorted(group, key=lambda entry: entry.error or 0.0)
+    safest, worst = by_error[0], by_error[-1]
+    return [
+        f"{which} is {safest.name}: quantization {_raises(safest.error)}. "
+        f"The most fragile is {worst.name}: there it {_raises(worst.error)}.",
+        *_why(safest, worst),
+    ]
 
 
 def _with_bits(quantizer: str) -> str:

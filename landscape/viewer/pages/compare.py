@@ -16,7 +16,7 @@ from landscape.viewer.pages.parts import figure, notices
 from landscape.viewer.pages.slice_data import plane_data
 
 _FEW = 12  # panels shown at first
-_PANEL = (300.0, 330.0)  # pixels of a panel's rectangle: as wide, and as high at most
+_PANEL = (230.0, 330.0)  # pixels of a panel's rectangle: as wide, and as high at most
 _LETTERS = 12.0
 _LENGTHS = [("distance", "L2 distance"), ("relative", "% of the own ‖Θ_K‖"), ("step", "own quantization steps")]
 
@@ -49,7 +49,7 @@ def compare_page(
 </header>
 {_controls(shown)}
 <div class="bar" id="bar" aria-hidden="true"><span class="ends"></span><div class="shades"></div></div>
-<div class="panels" style="--tall: {_size(shown)[1] + 96:.0f}px">{panels}</div>
+<div class="panels" style="--tall: {_size(shown)[1] + 62:.0f}px">{panels}</div>
 {_profiles(shown)}
 {_table(shown)}
 <footer>{len(shown.entries)} slices. Losses are in {LOSS_UNIT}.</footer>"""
@@ -164,4 +164,6 @@ def _row(entry: Entry) -> str:
 
 
 def _sentences(sentences: Sequence[str], labels: Sequence[str]) -> str:
-    return "".join(f"<p>{text_html(each, labels)}</p>" for each in sentences)
+    """A verdict stands out; its reasons follow."""
+    kinds = ["" if each.startswith("The safest") else ' class="more"' for each in sentences]
+    return "".join(f"<p{kind}>{text_html(each, labels)}</p>" for kind, each in zip(kinds, sentences, strict=True))

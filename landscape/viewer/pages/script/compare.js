@@ -101,7 +101,8 @@ function profilesPlot(shown, pictures) {
       marker.marker.line = {color: drawn, width: 2.5};
       data.push(marker);
       const label = {...labelOf({...end, label: escaped(picture.name)}, [0, 22]), showarrow: false, yshift: 20};
-      if (unit.key !== "step") annotations.push({...label, x: length, y: value(end.loss)}); // else all lie over each other
+      const crowded = unit.key === "step" || shown.length > 4 || picture.name.length > 20;
+      if (!crowded) annotations.push({...label, x: length, y: value(end.loss)});
       high = Math.max(high, value(end.loss));
     }
     low = Math.min(low, ...y.filter(Number.isFinite));

@@ -1,12 +1,14 @@
 // What plain.py wrote: arrays in base64, numbers that are not finite by their names.
 
 function bytes(packed) {
-  return Uint8Array.from(atob(packed.u1 ?? packed.f8), (letter) => letter.charCodeAt(0));
+  const letters = atob(packed.u1 ?? packed.f8), found = new Uint8Array(letters.length);
+  for (let k = 0; k < letters.length; k++) found[k] = letters.charCodeAt(k);
+  return found;
 }
 
+// Little-endian, as is every machine that has a browser.
 function floats(packed) {
-  const view = new DataView(bytes(packed).buffer); // little-endian whatever the machine is
-  return Float64Array.from({length: view.byteLength / 8}, (_, k) => view.getFloat64(8 * k, true));
+  return new Float64Array(bytes(packed).buffer);
 }
 
 // JSON of a script element, with every packed array and every named number unpacked.

@@ -23,26 +23,7 @@ function surfacePlot(picture) {
   // A marker sits just above its loss, or the surface would swallow half of it.
   const shown = picture.points.filter((point) => point.inside && Number.isFinite(point.shown));
   const raised = (point) => height(point.shown, point.small ? 0.015 : 0.03);
-  for (const point of shown) {
-    const x = point.alpha / unit.length, y = point.beta / unit.length, z = raised(point);
-    if (!point.small) {
-      data.push({
-        type: "scatter3d",
-        x: [x, x],
-        y: [y, y],
-        z: [floor, z],
-        mode: "lines",
-        line: {color: colour("ink"), width: 3},
-        hoverinfo: "skip",
-      });
-    }
-    data.push({
-      ...pointMarker(picture, unit, point, x, y),
-      type: "scatter3d",
-      z: [z],
-      marker: {size: point.small ? 0.5 * pointSize(picture, point) : 5, ...pointStyle(point)},
-    });
-  }
+  if (shown.length) data.push(...standing(picture, unit, shown, floor, raised));
   const [x, y, z] = state.camera ?? picture.camera;
   const walls = {backgroundcolor: colour("paper"), gridcolor: colour("pale"), zerolinecolor: colour("pale"), showspikes: false, nticks: 7};
   const scaled = (at) => at / unit.length;
@@ -70,6 +51,40 @@ function surfacePlot(picture) {
     },
   };
   return {data, layout};
+}
+
+// Markers of all points in one trace, and the leaders that they stand on in another: each trace takes its time to set up.
+function standing(picture, unit, points, floor, raised) {
+  const x = points.map((point) => point.alpha / unit.length), y = points.map((point) => point.beta / unit.length);
+  const z = points.map(raised), tall = points.flatMap((point, k) => (point.small ? [] : [k]));
+  const style = points.map(pointStyle);
+  const gaps = (value) => tall.flatMap((k) => [...value(k), null]);
+  return [
+    {
+      type: "scatter3d",
+      x: gaps((k) => [x[k], x[k]]),
+      y: gaps((k) => [y[k], y[k]]),
+      z: gaps((k) => [floor, z[k]]),
+      mode: "lines",
+      line: {color: colour("ink"), width: 3},
+      hoverinfo: "skip",
+    },
+    {
+      type: "scatter3d",
+      x,
+      y,
+      z,
+      mode: "markers",
+      marker: {
+        size: points.map((point) => (point.small ? 0.5 * pointSize(picture, point) : 5)),
+        symbol: style.map((each) => each.symbol),
+        color: style.map((each) => each.color),
+        line: {color: "#1f2933", width: 1.5},
+      },
+      hovertext: points.map((point) => pointWords(picture, unit, point)),
+      hoverinfo: "text",
+    },
+  ];
 }
 
 function thinned(line) {
