@@ -76,7 +76,8 @@ function standing(picture, unit, points, floor, raised) {
       z,
       mode: "markers",
       marker: {
-        size: points.map((point) => (point.small ? 0.5 * pointSize(picture, point) : 5)),
+        size: points.map((point) => (point.small ? 1.2 * pointSize(picture, point) : 13)), // a single number would be twice as large
+        opacity: 1,
         symbol: style.map((each) => each.symbol),
         color: style.map((each) => each.color),
         line: {color: "#1f2933", width: 1.5},
