@@ -276,6 +276,13 @@ def test_arrow_keys_move_a_cross_that_says_the_loss(visit: Any) -> None:
     assert abs(float(re.search(r"loss (\S+) nats", said)[1]) - page.stored.loss[i, j]) < page.stored.certificate.error
     assert page.page.locator("#contour .cross:not([hidden])").count() == 2
     assert page.page.locator("#readout").get_attribute("aria-live") == "polite"
+    marked = "document.getElementById('surface').data.find(trace => trace.meta === 'looked at')"
+    assert becomes_true(page.page, f"{marked}.x[0] !== null")  # and the surface shows where that is
+    at = page.page.evaluate(f"[{marked}.x[0], {marked}.y[0], {marked}.z[0]]")
+    room = 0.03 * float(np.ptp(page.stored.loss))
+    assert at == pytest.approx([alpha[i], beta[j], page.stored.loss[i, j]], abs=room)
+    page.page.evaluate("document.getElementById('contour').blur()")
+    assert becomes_true(page.page, f"{marked}.x[0] === null")
 
 
 def test_plots_are_saved(visit: Any) -> None:

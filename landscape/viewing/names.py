@@ -15,7 +15,7 @@ def page_names(places: Iterable[str]) -> dict[str, str]:
     """A name for every place, without suffix: what can be read of it, and six digits of a hash over all of it.
 
     >>> page_names(["study/run 1.h5"])
-    {'study/run 1.h5': 'run-1-2742a9'}
+    {'study/run 1.h5': 'run-1-f20624'}
     """
     names: dict[str, str] = {}
     for place in sorted(set(places)):

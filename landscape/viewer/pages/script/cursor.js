@@ -1,6 +1,6 @@
 // A cross on contours at the place looked at: under the pointer, or moved by the arrow keys, in all plots alike.
 
-// `panels`: {id, picture, readout} of contours; `all`, those that show the same place.
+// `panels`: {id, picture, readout, looked} of contours, the last if somebody else wants to know the place; `all`, those that show the same place.
 function followPlace(panels, all = () => panels) {
   for (const panel of panels) {
     const node = document.getElementById(panel.id);
@@ -35,6 +35,7 @@ function lookAt(panels, from, x, y, aloud) {
     panel.at = [x, y];
     const there = picture.inside(a, b);
     cross(panel, there, x, y);
+    if (from) panel.looked?.(there ? [a, b] : null);
     const readout = document.getElementById(panel.readout);
     readout.setAttribute("aria-live", aloud && panel === from ? "polite" : "off");
     const words = there ? cellWords(picture, unit, ...picture.cell(a, b)) : "beyond the rectangle";
@@ -54,5 +55,6 @@ function cross(panel, there, along, up) {
 
 function forget(panel) {
   panel.at = null;
+  panel.looked?.(null);
   for (const each of document.querySelectorAll(`#${panel.id} .cross`)) each.hidden = true;
 }

@@ -22,7 +22,7 @@ async function slicePage(data) {
   for (const id of plots.keys()) await drawPlot(id);
   const contour = document.getElementById("contour");
   if (contour) {
-    followPlace([{id: "contour", picture, readout: "readout"}]);
+    followPlace([{id: "contour", picture, readout: "readout", looked: rested((at) => markOnSurface(picture, at))}]);
     bindContour(contour, picture);
   }
   drawn("flat");
@@ -34,6 +34,15 @@ async function slicePage(data) {
   }
   watch(redraw);
   drawn("all");
+}
+
+// Called once the pointer rests: the surface takes longer to draw than a pointer to move.
+function rested(call) {
+  let waiting;
+  return (argument) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => call(argument), 100);
+  };
 }
 
 const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));

@@ -1,5 +1,6 @@
 // The surface of a slice: the loss as height over the plane, in the colours of the contour.
 
+const LOOKED = "looked at"; // the trace that marks the place the contour is asked about
 const MOST_LINES = 101; // along each side of the sheet; a finer grid is thinned for it, and for nothing else
 
 function surfacePlot(picture) {
@@ -24,6 +25,16 @@ function surfacePlot(picture) {
   const shown = picture.points.filter((point) => point.inside && Number.isFinite(point.shown));
   const raised = (point) => height(point.shown, point.small ? 0.015 : 0.03);
   if (shown.length) data.push(...standing(picture, unit, shown, floor, raised));
+  data.push({
+    type: "scatter3d",
+    x: [null],
+    y: [null],
+    z: [null],
+    mode: "markers",
+    marker: {size: 5, symbol: "cross", color: colour("drawn")},
+    hoverinfo: "skip",
+    meta: LOOKED,
+  });
   const [x, y, z] = state.camera ?? picture.camera;
   const walls = {backgroundcolor: colour("paper"), gridcolor: colour("pale"), zerolinecolor: colour("pale"), showspikes: false, nticks: 7};
   const scaled = (at) => at / unit.length;
@@ -86,6 +97,17 @@ function standing(picture, unit, points, floor, raised) {
       hoverinfo: "text",
     },
   ];
+}
+
+// Mark the place (α, β) that the contour is asked about; nothing where `at` is null.
+function markOnSurface(picture, at) {
+  const node = document.getElementById("surface"), trace = node?.data?.findIndex(({meta}) => meta === LOOKED) ?? -1;
+  if (trace < 0) return;
+  const unit = unitOf(picture), scale = scaleOf([picture]), loss = at ? picture.at(...at) : NaN;
+  const height = Math.min(scale.shown(picture, loss), scale.top) + 0.02 * (scale.top - scale.bottom);
+  const place = Number.isFinite(loss) ? [at[0] / unit.length, at[1] / unit.length, height] : [null, null, null];
+  if (place[0] === node.data[trace].x[0] && place[1] === node.data[trace].y[0]) return;
+  Plotly.restyle(node, {x: [[place[0]]], y: [[place[1]]], z: [[place[2]]]}, [trace]);
 }
 
 function thinned(line) {
