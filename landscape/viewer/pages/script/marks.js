@@ -39,7 +39,7 @@ function belowFirst(points) {
 
 function labelOf(point, offset) {
   return {
-    text: point.label,
+    text: point.label.replaceAll("%", "&#37;"), // "%{" would start a placeholder
     ax: offset[0],
     ay: -offset[1],
     font: {size: point.small ? LABEL - 2 : LABEL, color: colour("ink")},
