@@ -74,8 +74,8 @@ def shown(locator: Any) -> list[str]:
 
 
 def becomes_true(page: Any, expression: str) -> bool:
-    """Whether the expression is true within ten seconds; the page's own policy forbids playwright's way to wait."""
-    for _ in range(100):
+    """Whether the expression is true within a minute; the page's own policy forbids playwright's way to wait."""
+    for _ in range(600):
         if page.evaluate(expression):
             return True
         page.wait_for_timeout(100)
