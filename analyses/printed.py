@@ -20,7 +20,7 @@ from analyses.drawing import MARKERS, Colours, Field, Figure, Panel, Series
 from analyses.legend import draw_legend, legend_rows
 from analyses.words import math_text
 from landscape.files import write_whole
-from landscape.viewer.printed.slice import STYLE
+from landscape.viewer.printed.write import STYLE
 
 _DASHES = {"solid": "-", "dashed": "--", "dotted": ":", "": ""}
 _SIGNS = dict(zip(MARKERS, "os^DXP", strict=True)) | {"": ""}

@@ -21,7 +21,7 @@ from landscape.config import FrontierConfig
 from landscape.errors import OptionError, StoreError
 from landscape.evaluation import NONE, Evaluated
 from landscape.files import write_whole
-from landscape.viewer.printed.slice import STYLE
+from landscape.viewer.printed.write import STYLE
 
 NATS, BITS = "nats per token", "bits per byte"
 _MARKS = "osD^vP*X<>hp"

@@ -82,12 +82,12 @@ def _picture(shown: Comparison, entry: Entry, width: float, height: float) -> di
 def _size(shown: Comparison) -> tuple[float, float]:
     """Pixels of a panel's rectangle."""
     a, b, c, d = shown.bounds
-    shape = (b - a) / (d - c) if entry_to_scale(shown) else 1.0
+    shape = (b - a) / (d - c) if _to_one_scale(shown) else 1.0
     width = min(_PANEL[0], _PANEL[1] * shape)
     return width, width / shape
 
 
-def entry_to_scale(shown: Comparison) -> bool:
+def _to_one_scale(shown: Comparison) -> bool:
     """Whether α and β are drawn to one scale: in all panels, or in none."""
     return all(entry.described.to_one_scale for entry in shown.entries)
 

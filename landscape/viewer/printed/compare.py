@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -16,19 +14,16 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from landscape.errors import OptionError
-from landscape.files import write_whole
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.described.comparison import Comparison, Entry, compare
 from landscape.viewer.described.curves import profile_losses
 from landscape.viewer.described.labels import label_math
 from landscape.viewer.described.points import QUANTIZED
 from landscape.viewer.described.words import percent
-from landscape.viewer.printed.slice import STYLE
+from landscape.viewer.printed.write import SERIES, write_drawn
 
 _WIDTH = 3.5  # inches, one column
 _BAR, _PROFILE, _TITLE = 0.42, 1.55, 0.24  # inches of the colour bar, of the profiles, of a panel's title
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _DASHES = ("-", ":", "-.", "--")
 _MARKS: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.7, "zorder": 4}
 _NARROW = 0.75  # width over height of panels of which four stand in a row
@@ -42,15 +37,7 @@ def write_comparison(title: str, entries: Sequence[tuple[str, StoredSlice, str]]
         OptionError: another suffix.
         StoreError: the place cannot be written.
     """
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("pdf", "png"):
-        raise OptionError(f"figure {path.name}: expected a name that ends in .pdf or .png")
-    memory = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        metadata = {"CreationDate": None} if kind == "pdf" else None
-        draw_comparison(compare(title, entries)).savefig(memory, format=kind, dpi=300, metadata=metadata)
-    write_whole(path, memory.getvalue())
+    write_drawn(path, lambda: draw_comparison(compare(title, entries)))
 
 
 def draw_comparison(shown: Comparison) -> Figure:
@@ -126,7 +113,7 @@ def _profiles(axes: Axes, entries: Sequence[Entry], profiled: Sequence[Entry]) -
     top = 0.0
     for entry in profiled:
         place = entries.index(entry)
-        colour, dash = _COLOURS[place % len(_COLOURS)], _DASHES[place // len(_COLOURS) % len(_DASHES)]
+        colour, dash = SERIES[place % len(SERIES)], _DASHES[place // len(SERIES) % len(_DASHES)]
         origin, last = entry.described.origin, entry.quantized or entry.described.last
         length = math.hypot(last.alpha - origin.alpha, last.beta - origin.beta)
         t, loss = profile_losses(entry.stored)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from landscape.errors import OptionError
-from landscape.files import write_whole
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.described.describe import describe
 from landscape.viewer.described.words import listed
@@ -17,24 +15,9 @@ from landscape.viewer.printed.line import draw_line
 from landscape.viewer.printed.plane import draw_plane
 from landscape.viewer.printed.profile import draw_profile, has_profile
 from landscape.viewer.printed.surface import draw_surface
+from landscape.viewer.printed.write import STYLE, write_drawn
 
 CONTOUR, SURFACE, PROFILE = "contour", "surface", "profile"
-
-STYLE = {
-    "font.family": "STIXGeneral",
-    "mathtext.fontset": "stix",
-    "font.size": 8.0,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "hatch.linewidth": 0.5,
-    "pdf.fonttype": 42,  # TrueType: many journals refuse matplotlib's own Type 3
-}
 
 
 def write_figure(stored: StoredSlice, path: str | Path, view: str = CONTOUR) -> None:
@@ -49,15 +32,7 @@ def write_figure(stored: StoredSlice, path: str | Path, view: str = CONTOUR) -> 
         OptionError: another suffix, or a view that this slice does not have.
         StoreError: the place cannot be written.
     """
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("pdf", "png"):
-        raise OptionError(f"figure {path.name}: expected a name that ends in .pdf or .png")
-    memory = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        metadata = {"CreationDate": None} if kind == "pdf" else None  # the same slice gives the same bytes
-        draw(stored, view).savefig(memory, format=kind, dpi=300, metadata=metadata)
-    write_whole(path, memory.getvalue())
+    write_drawn(path, lambda: draw(stored, view))
 
 
 def views(stored: StoredSlice) -> list[str]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from landscape.curvature.store import StoredSharpness
 from landscape.errors import OptionError
-from landscape.files import write_whole
-from landscape.viewer.printed.slice import STYLE
+from landscape.viewer.printed.write import write_drawn
 
 _SIZE = (3.5, 2.4)  # inches
 _LINE, _BAND, _MARK = "#31688e", "#a9c6dc", "#d1495b"
@@ -25,19 +22,11 @@ def write_spectrum(stored: StoredSharpness, path: str | Path) -> None:
         OptionError: another suffix, or a measurement without a density.
         StoreError: the place cannot be written.
     """
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("pdf", "png"):
-        raise OptionError(f"figure {path.name}: expected a name that ends in .pdf or .png")
     if "density" not in stored.sections:
         raise OptionError(
-            f"figure {path.name}: this measurement has no spectral density; measure with --density-steps 24"
+            f"figure {Path(path).name}: this measurement has no spectral density; measure with --density-steps 24"
         )
-    memory = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        metadata = {"CreationDate": None} if kind == "pdf" else None
-        draw_spectrum(stored).savefig(memory, format=kind, dpi=300, metadata=metadata)
-    write_whole(path, memory.getvalue())
+    write_drawn(path, lambda: draw_spectrum(stored))
 
 
 def draw_spectrum(stored: StoredSharpness) -> Figure:

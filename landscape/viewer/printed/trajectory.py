@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -15,7 +15,6 @@ from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from landscape.errors import OptionError
-from landscape.files import write_whole
 from landscape.viewer.described.course import Course, Row, Spectrum, real
 from landscape.viewer.described.course_columns import (
     Measure,
@@ -29,9 +28,8 @@ from landscape.viewer.described.course_columns import (
     with_shares,
 )
 from landscape.viewer.printed.parts import WIDTH
-from landscape.viewer.printed.slice import STYLE
+from landscape.viewer.printed.write import SERIES, write_drawn
 
-_SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKERS, _DASHES = "osD^xP*vhp", ("-", "--", ":", "-.")
 _INK, _GREY = "#1f2933", "#7b8794"
 _PANEL, _MOST_PANELS = 0.82, 7  # inches; on a page
@@ -67,12 +65,8 @@ def write_course(course: Course, folder: Path, kind: str = "pdf") -> list[Path]:
         figures["layers"] = draw_layers
     written, stem = [], re.sub(r"[^\w.+-]+", "_", course.name)
     for name, draw in figures.items():
-        memory = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            metadata = {"CreationDate": None} if kind == "pdf" else None  # the same study gives the same bytes
-            draw(course).savefig(memory, format=kind, dpi=300, metadata=metadata)
         path = folder / f"{stem}-{name}.{kind}"
-        write_whole(path, memory.getvalue())
+        write_drawn(path, partial(draw, course))
         written.append(path)
     return written
 
@@ -198,7 +192,7 @@ def _draw_run(
 
 
 def _styles(course: Course) -> list[tuple[str | None, str, str]]:
-    return [(name, _SERIES[k % len(_SERIES)], _MARKERS[k % len(_MARKERS)]) for k, name in enumerate(course.quantizers)]
+    return [(name, SERIES[k % len(SERIES)], _MARKERS[k % len(_MARKERS)]) for k, name in enumerate(course.quantizers)]
 
 
 def _across(course: Course) -> tuple[Callable[[Row], float], str]:
