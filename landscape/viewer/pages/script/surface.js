@@ -31,7 +31,7 @@ function surfacePlot(picture) {
     y: [null],
     z: [null],
     mode: "markers",
-    marker: {size: 5, symbol: "cross", color: colour("drawn")},
+    marker: {size: 6, symbol: "circle", color: colour("drawn"), line: {color: "#ffffff", width: 2}},
     hoverinfo: "skip",
     meta: LOOKED,
   });
