@@ -61,3 +61,7 @@ class MissingExtraError(LandscapeError):
 
 class CurvatureError(LandscapeError):
     """A second derivative that cannot be taken: a random or non-finite loss, a kernel or a vector that does not fit."""
+
+
+class RankError(LandscapeError):
+    """One of several processes that do a job together has gone."""

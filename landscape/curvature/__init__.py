@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from landscape.curvature.parameters import ParameterSpace
     from landscape.curvature.power import PowerResult, power_iteration
     from landscape.curvature.refine import refine
+    from landscape.curvature.shared import Operator, Shared, over
     from landscape.curvature.sketched_trace import hutch_plus_plus, xtrace
     from landscape.curvature.start import draft, noisy
     from landscape.curvature.trace import Budget, Trace, hutchinson
@@ -38,10 +39,12 @@ __all__ = [
     "LinearOperator",
     "LossAlong",
     "Matrix",
+    "Operator",
     "ParameterSpace",
     "PowerResult",
     "Preconditioned",
     "Scaled",
+    "Shared",
     "StopRule",
     "Trace",
     "along",
@@ -53,6 +56,7 @@ __all__ = [
     "hutch_plus_plus",
     "hutchinson",
     "noisy",
+    "over",
     "power_iteration",
     "refine",
     "spectral_density",
@@ -75,6 +79,7 @@ __getattr__ = lazily(
         "parameters": ("ParameterSpace",),
         "power": ("PowerResult", "power_iteration"),
         "refine": ("refine",),
+        "shared": ("Operator", "Shared", "over"),
         "sketched_trace": ("hutch_plus_plus", "xtrace"),
         "start": ("draft", "noisy"),
         "trace": ("Budget", "Trace", "hutchinson"),

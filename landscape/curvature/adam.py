@@ -11,6 +11,7 @@ from torch import Tensor
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
 from landscape.objective import Objective
+from landscape.ranks import ALONE, Ranks
 
 
 def diagonal_from_state(state: Mapping[str, Any], names: Sequence[str], space: ParameterSpace) -> Tensor:
@@ -42,7 +43,11 @@ def diagonal_from_state(state: Mapping[str, Any], names: Sequence[str], space: P
 
 
 def diagonal_from_gradients(
-    objective: Objective, weights: Mapping[str, Tensor], space: ParameterSpace, eps: float = 1e-8
+    objective: Objective,
+    weights: Mapping[str, Tensor],
+    space: ParameterSpace,
+    eps: float = 1e-8,
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """√(mean over batches of g_b²) + ε (n,): Adam's diagonal if it went on with these batches at a fixed Θ.
 
@@ -52,13 +57,14 @@ def diagonal_from_gradients(
     at = {name: tensor.detach() for name, tensor in weights.items()} | leaves
     total = torch.zeros(space.n, dtype=torch.float64, device=next(iter(leaves.values())).device)
     batches = 0
-    for batch in objective.batches:
-        loss, count = objective(at, batch)
+    for index in ranks.share(len(objective.batches)):
+        loss, count = objective(at, objective.batches[index])
         if not count:
             continue
         batches += 1
         pieces = torch.autograd.grad(loss / count, list(leaves.values()), materialize_grads=True)
         total += torch.cat([piece.reshape(-1) for piece in pieces]).double() ** 2
+    batches = sum(ranks.collect(batches))
     if not batches:
         raise CurvatureError("the batches hold no target: there are no gradients to estimate a preconditioner from")
-    return ((total / batches).sqrt() + eps).to(next(iter(leaves.values())).dtype)
+    return ((ranks.sum(total) / batches).sqrt() + eps).to(next(iter(leaves.values())).dtype)

@@ -128,7 +128,7 @@ class BatchedOperator(LinearOperator):
         return self._graph_bytes
 
     def release(self) -> None:
-        """Forget the kept graphs; the next product builds them again."""
+        """Forget the kept graphs."""
         self._kept = self._first = None
 
     def parts(self) -> Sequence[LinearOperator]:

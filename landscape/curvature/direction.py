@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from landscape.curvature import vectors
-from landscape.curvature.batched import BatchedOperator
-from landscape.curvature.difference import DifferenceHessian
+from landscape.curvature.shared import Operator
 from landscape.errors import CurvatureError
 
 
@@ -44,7 +43,7 @@ class DirectionCurvature:
         return self.quadratic / self.length**2
 
 
-def along(operator: BatchedOperator | DifferenceHessian, step: Tensor) -> DirectionCurvature:
+def along(operator: Operator, step: Tensor) -> DirectionCurvature:
     """The quadratic model of the objective along `step` (n,), by one product.
 
     Raises:

@@ -76,8 +76,8 @@ class Krylov:
     products: int = 0  # so far
 
     @classmethod
-    def begin(cls, start: Tensor) -> Krylov:
-        """The space that holds nothing yet and goes on with `start`.
+    def begin(cls, start: Tensor, out: Tensor | None = None) -> Krylov:
+        """The space that holds nothing yet and goes on with `start`, which `out` may be.
 
         Raises:
             CurvatureError: a zero or non-finite start vector.
@@ -85,7 +85,8 @@ class Krylov:
         length = vectors.norm(start)
         if not (length > 0 and math.isfinite(length)):
             raise CurvatureError(f"a start vector of length {length}: expected one that is neither zero nor infinite")
-        return cls(start.new_empty((0, len(start))), np.zeros((0, 0)), start / length, 0.0)
+        first = torch.div(start, length, out=out)
+        return cls(start.new_empty((0, len(start))), np.zeros((0, 0)), first, 0.0)
 
     @property
     def size(self) -> int:
@@ -101,22 +102,23 @@ class Krylov:
         """One product: q₊ joins the basis, A q₊ minus its projection is what follows. At most `room` vectors."""
         assert self.following is not None
         image = operator @ self.following
-        if not bool(torch.isfinite(image).all()):
+        if not math.isfinite(vectors.norm(image)):
             raise CurvatureError("a product with a non-finite result: the loss has no curvature at this point")
         m = self.size
         if m == len(self.store):
-            larger = self.store.new_empty((min(max(16, 2 * m), room or operator.n), operator.n))
+            larger = operator.new(min(max(16, 2 * m), room or operator.n), operator.n)
             larger[:m] = self.store
             self.store = larger
         self.store[m] = self.following
         along = vectors.remove(image, self.store[: m + 1]).numpy()
+        # what is decided from these must be decided alike on all ranks
+        along, self.beta = operator.ranks.told((along, vectors.norm(image)))
         grown = np.zeros((m + 1, m + 1))
         grown[:m, :m] = self.projected
         grown[m, :] = grown[:, m] = along
         self.projected = grown
-        self.beta = vectors.norm(image)
         exhausted = self.beta <= _SPAN_END * float(np.abs(grown).max()) or m + 1 == operator.n
-        self.following = None if exhausted else image / self.beta
+        self.following = None if exhausted else image.div_(self.beta)
         self.products += 1
 
     def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -230,7 +232,7 @@ def eigenvalues(
         if krylov.size:
             found = outermost(krylov, k, which, rule)
             if found.converged.all() or krylov.following is None or products >= max_products:
-                return _with_vectors(found, krylov, k, which, products)
+                return _with_vectors(found, krylov, k, which, products, operator.new(len(found.values), operator.n))
         if max_basis is not None and krylov.size >= max_basis:
             _, columns, _ = krylov.ritz()
             order = columns if which == "top" else columns[:, ::-1]
@@ -257,8 +259,8 @@ def outermost(krylov: Krylov, k: int, which: str, rule: StopRule) -> Eigenvalues
     return Eigenvalues(which, values, residuals, met, missed, unseen, scale, 0, torch.empty(0))  # type: ignore[arg-type]
 
 
-def _with_vectors(found: Eigenvalues, krylov: Krylov, k: int, which: str, products: int) -> Eigenvalues:
+def _with_vectors(found: Eigenvalues, krylov: Krylov, k: int, which: str, products: int, out: Tensor) -> Eigenvalues:
     _, columns, _ = krylov.ritz()
     chosen = (columns if which == "top" else columns[:, ::-1])[:, :k]
-    rows = torch.from_numpy(chosen.T.copy()).to(krylov.basis) @ krylov.basis
+    rows = torch.mm(torch.from_numpy(chosen.T.copy()).to(krylov.basis), krylov.basis, out=out)
     return replace(found, products=products, vectors=rows)

@@ -10,8 +10,10 @@ It fails in bfloat16 and float16, whose losses are too coarse to be subtracted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,10 +25,30 @@ from landscape.curvature.probes import rademacher
 from landscape.curvature.trace import Budget, Trace, mean_and_error
 from landscape.errors import CurvatureError
 from landscape.objective import Objective
+from landscape.ranks import ALONE, Ranks
 
 STEP = 1e-2  # ‖hz‖/‖Θ‖
 _PAIRED = 4  # rounds at both steps, whatever comes
 _HARMLESS = 0.25  # of the standard error asked for: a correction known this well needs no more pairs
+
+
+class Probe(NamedTuple):
+    """A batch at Θ + step · z, with the random signs z of this name."""
+
+    name: tuple[int, ...]
+    step: float
+    batch: int
+
+
+class Probed(Protocol):
+    """A loss around Θ; n parameters may move, and ‖Θ‖ is their norm."""
+
+    n: int
+    norm: float
+
+    def probed(self, probes: Sequence[Probe]) -> Iterable[tuple[float, int]]:
+        """(Σ losses, count) of each probe, in order."""
+        ...
 
 
 class LossAlong:
@@ -36,6 +58,7 @@ class LossAlong:
         self.objective = objective
         self.space = ParameterSpace.select(weights, only)
         self.theta = self.space.flatten(weights)
+        self.n, self.norm = self.space.n, vectors.norm(self.theta)
         self._moved = torch.empty_like(self.theta)
         self._weights = {name: tensor.detach() for name, tensor in weights.items()}
         self._weights |= self.space.unflatten(self._moved)
@@ -50,6 +73,12 @@ class LossAlong:
                 loss, n = self.objective(self._weights, self.objective.batches[index])
                 total, count = total + loss.item(), count + n
         return total, count
+
+    def probed(self, probes: Sequence[Probe]) -> Iterator[tuple[float, int]]:
+        """`sums` of each probe."""
+        for name, some in groupby(probes, lambda probe: probe.name):
+            z = rademacher(self.n, self.theta, *name)
+            yield from (self.sums(z, probe.step, [probe.batch]) for probe in some)
 
     def __call__(self, direction: Tensor, step: float) -> float:
         """L(Θ + step · direction)."""
@@ -66,6 +95,8 @@ def trace_by_losses(
     step: float = STEP,
     known: np.ndarray | None = None,
     on_round: Callable[[np.ndarray], None] | None = None,
+    ranks: Ranks = ALONE,
+    along: Probed | None = None,
 ) -> Trace:
     """Tr H by second differences of the loss, with independent probes for every batch.
 
@@ -78,14 +109,16 @@ def trace_by_losses(
         step: ‖hz‖/‖Θ‖.
         known: samples of earlier rounds (rounds, 2), to go on from.
         on_round: called with all samples so far: t(h), and [4t(h/2) − t(h)]/3 or NaN.
+        ranks: those that evaluate together, each its own batches.
+        along: the loss around Θ, where `LossAlong` is not the way to find it.
 
     Raises:
         CurvatureError: a non-finite loss at Θ (named by its batch) or near it.
     """
-    along = LossAlong(objective, weights, only)
-    n, here = along.space.n, torch.zeros_like(along.theta)
-    h = step * vectors.norm(along.theta) / math.sqrt(n)
-    base = [along.sums(here, 0.0, [index]) for index in range(len(objective.batches))]
+    along = along or LossAlong(objective, weights, only)
+    h = step * along.norm / math.sqrt(along.n)
+    own = ranks.share(len(objective.batches))
+    base = ranks.merged(list(along.probed([Probe((seed,), 0.0, index) for index in own])))
     for index, (loss, _) in enumerate(base):
         if not math.isfinite(loss):
             raise CurvatureError(f"the loss of batch {index} is {loss}: there is no curvature at such a point")
@@ -98,11 +131,12 @@ def trace_by_losses(
         if len(rows) >= _PAIRED and budget.met(value, error, len(rows)):
             break
         unsure = len(rows) < _PAIRED or correction[1] > _HARMLESS * max(budget.relative_error * abs(value), 0.0)
-        coarse = fine = 0.0
-        for index, (at, _) in enumerate(base):
-            z = rademacher(n, along.theta, seed, len(rows), index)
-            coarse += _second(along, z, h, index, at)
-            fine += _second(along, z, h / 2, index, at) if unsure else math.nan
+        steps = (h, h / 2) if unsure else (h,)
+        probes = [Probe((seed, len(rows), i), sign * t, i) for i in own for t in steps for sign in (1, -1)]
+        losses = iter([loss for loss, _ in along.probed(probes)])
+        shares = ranks.merged([[(next(losses) - 2 * base[i][0] + next(losses)) / t**2 for t in steps] for i in own])
+        coarse = sum(share[0] for share in shares)
+        fine = sum(share[1] for share in shares) if unsure else math.nan
         if not math.isfinite(coarse):
             raise CurvatureError(
                 f"the loss is not finite at {step:.1%} of ‖Θ‖ from Θ: take products, or a smaller step"
@@ -120,10 +154,6 @@ def trace_by_losses(
         "second differences",
         disagreement=abs(correction[0]),
     )
-
-
-def _second(along: LossAlong, z: Tensor, h: float, index: int, at: float) -> float:
-    return (along.sums(z, h, [index])[0] - 2 * at + along.sums(z, -h, [index])[0]) / h**2
 
 
 def _combine(rows: list[tuple[float, float]]) -> tuple[float, float, tuple[float, float]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from landscape.curvature import vectors
 from landscape.errors import CurvatureError
+from landscape.memory import available
+from landscape.ranks import ALONE, Ranks
 
 
 class LinearOperator(ABC):
@@ -20,7 +24,10 @@ class LinearOperator(ABC):
         n: the dimension.
         dtype, device: of its vectors.
         products: vectors multiplied so far.
+        ranks: those that multiply together, all with the same vector; `parts` are those of this one.
     """
+
+    ranks: Ranks = ALONE
 
     def __init__(self, n: int, dtype: torch.dtype, device: torch.device) -> None:
         self.n, self.dtype, self.device = n, dtype, device
@@ -29,6 +36,14 @@ class LinearOperator(ABC):
     def empty(self) -> Tensor:
         """No elements, but of the dtype and on the device of the operator's vectors."""
         return torch.empty(0, dtype=self.dtype, device=self.device)
+
+    def new(self, *shape: int) -> Tensor:
+        """A tensor of zeros where the operator's vectors are: on the disk, where memory does not hold them."""
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def room(self) -> int:
+        """Bytes that are free for vectors."""
+        return available(self.device)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,7 +64,7 @@ class LinearOperator(ABC):
             raise CurvatureError(
                 f"a vector of {v.dtype} on {v.device}: expected {self.dtype} on {self.device}, as the parameters"
             )
-        if not bool(torch.isfinite(v).all()):
+        if not math.isfinite(vectors.norm(v)):
             raise CurvatureError("a vector that is not finite: expected numbers; was the loss it came from finite?")
         rows = v[None] if v.ndim == 1 else v.T.contiguous()
         self.products += len(rows)
@@ -60,8 +75,14 @@ class LinearOperator(ABC):
     def _multiply(self, rows: Tensor) -> Tensor:
         """A applied to each of k rows (k, n); new rows (k, n)."""
 
+    def release(self) -> None:  # noqa: B027 - most keep nothing
+        """Forget what is kept from product to product; the next one makes it again."""
+
     def parts(self) -> Sequence[LinearOperator]:
-        """Operators that add up to this one and cost as much together as it does; itself where there are none."""
+        """Operators that add up to this one and cost as much together as it does; itself where there are none.
+
+        Of several ranks each has some: those of `ranks.share`.
+        """
         return [self]
 
 
@@ -87,7 +108,7 @@ class Scaled(LinearOperator):
         super().__init__(operator.n, operator.dtype, operator.device)
         if scale.shape != (operator.n,):
             raise CurvatureError(f"a diagonal of shape {tuple(scale.shape)}: expected ({operator.n},)")
-        self.operator = operator
+        self.operator, self.ranks = operator, operator.ranks
         self.scale = scale.to(device=operator.device, dtype=operator.dtype)
 
     def _multiply(self, rows: Tensor) -> Tensor:
@@ -96,7 +117,7 @@ class Scaled(LinearOperator):
     def parts(self) -> Sequence[LinearOperator]:
         """The parts of the operator, each scaled."""
         inner = self.operator.parts()
-        return [self] if len(inner) == 1 else [Scaled(part, self.scale) for part in inner]
+        return [self] if inner[0] is self.operator else [Scaled(part, self.scale) for part in inner]
 
 
 class Preconditioned(Scaled):

@@ -1,6 +1,7 @@
 """The HDF5 file of a measurement: a group per part, replaced as a whole whenever a part is finished.
 
-    /                         attributes: schema, kind, status, created, finished, key, and what the job adds
+    /                         attributes: schema, kind, status, created, finished, key, a digest over all else, and what
+                              the job adds
     /eigenvalues/top|bottom   values, residuals, converged; attributes missed, unseen, products, draft (worth so many
                               products more), precision, seconds
     /trace                    samples; attributes value, standard_error, reached, method, rounds, disagreement
@@ -24,10 +25,12 @@ from typing import Any
 import h5py
 import numpy as np
 
+from landscape import hdf5
 from landscape.errors import StoreError
 from landscape.files import write_whole
 
-SCHEMA, KIND = 1, "sharpness"
+SCHEMA, KIND = 2, "sharpness"
+READABLE = (1, SCHEMA)  # files of schema 1 have no digest
 RUNNING, COMPLETE = "running", "complete"
 
 Section = Mapping[str, Any]
@@ -67,6 +70,7 @@ def write(path: Path, attributes: Mapping[str, Any], sections: Mapping[str, Sect
                     group[name] = value
                 else:
                     group.attrs[name] = value
+        hdf5.seal(file)
     write_whole(path, memory.getvalue())
 
 
@@ -76,32 +80,30 @@ def read(path: Path) -> StoredSharpness:
     Raises:
         StoreError: not such a file, of another schema, or damaged.
     """
-    try:
-        with h5py.File(path, "r") as file:
-            attributes = {name: _plain(value) for name, value in file.attrs.items()}
-            if attributes.get("kind") != KIND:
-                raise StoreError(f"{path}: not a file of curvature; expected one that `landscape sharpness` wrote")
-            if attributes.get("schema") != SCHEMA:
-                raise StoreError(f"{path}: schema {attributes.get('schema')}, this version reads {SCHEMA}")
-            sections: dict[str, dict[str, Any]] = {}
+    with hdf5.opened(path, "use --overwrite to measure again") as file:
+        attributes = hdf5.attributes(file)
+        if attributes.get("kind") != KIND:
+            raise StoreError(f"{path}: not a file of curvature; expected one that `landscape sharpness` wrote")
+        if (schema := attributes.get("schema")) not in READABLE:
+            raise StoreError(f"{path}: schema {schema}, this version reads {SCHEMA}")
+        if schema == SCHEMA or hdf5.DIGEST in attributes:
+            hdf5.check_seal(file)
+        for name in (hdf5.DIGEST, hdf5.SEAL):  # of this content; another one gets its own
+            attributes.pop(name, None)
+        if not isinstance(attributes.get("status"), str):
+            raise ValueError("no status")
+        for name in ("config", "versions", "environment"):
+            attributes[name] = json.loads(attributes.get(name, "{}"))
+            if not isinstance(attributes[name], dict):
+                raise ValueError(f"{name} is a {type(attributes[name]).__name__}")
+        sections: dict[str, dict[str, Any]] = {}
 
-            def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Dataset):
-                    value = item.asstr()[()] if h5py.check_string_dtype(item.dtype) else item[()]
-                    place, _, field = name.rpartition("/")
-                    sections.setdefault(place, {})[field] = value
-                else:
-                    sections.setdefault(name, {}).update({k: _plain(v) for k, v in item.attrs.items()})
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                place, _, field = name.rpartition("/")
+                sections.setdefault(place, {})[field] = hdf5.array(item)
+            else:
+                sections.setdefault(name, {}).update(hdf5.attributes(item))
 
-            file.visititems(visit)
-    except (OSError, KeyError, ValueError) as error:
-        if not path.exists():
-            raise StoreError(f"{path}: no such file") from error
-        raise StoreError(f"{path}: damaged ({error}); use --overwrite to measure again") from error
-    for name in ("config", "versions"):
-        attributes[name] = json.loads(attributes.get(name, "{}"))
+        file.visititems(visit)
     return StoredSharpness(attributes, {name: section for name, section in sections.items() if section})
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -10,6 +10,7 @@ Sampling stops on the standard error of the mean, never on the mean's own change
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def hutchinson(
     if deflate is not None and layers:
         raise CurvatureError("per-layer traces and deflation: choose one; a basis is spread over all layers")
     places = dict(layers or {})
-    parts, like = operator.parts(), operator.empty()
+    parts, like, ranks = operator.parts(), operator.empty(), operator.ranks
     rows = [] if known is None else list(np.atleast_2d(known))
     exact, fresh = 0.0, len(rows)
     if deflate is not None and len(deflate):
@@ -127,8 +128,8 @@ def hutchinson(
             break
         wanted = min(block, budget.maximum - len(rows))
         first = len(rows)
-        found = np.zeros((wanted, 1 + len(places)))
-        for index, part in enumerate(parts):
+        own = [np.zeros((wanted, 1 + len(places))) for _ in parts]
+        for index, part, found in zip(itertools.count(ranks.rank, ranks.size), parts, own, strict=False):
             z = torch.stack([rademacher(operator.n, like, seed, first + i, index) for i in range(wanted)])
             if deflate is not None:
                 for row in z:
@@ -142,7 +143,7 @@ def hutchinson(
                         for pieces in places.values()
                     ]
                 found[i, 0] += vectors.dot(z[i], images[i])
-        rows.extend(found)
+        rows.extend(sum(ranks.merged(own), np.zeros((wanted, 1 + len(places)))))
         if on_round is not None:
             on_round(np.array(rows))
     products = len(rows) - fresh + (len(deflate) if deflate is not None else 0)

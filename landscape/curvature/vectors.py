@@ -7,15 +7,54 @@ without the second copy of them.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
 
+from landscape.ranks import ALONE, Ranks
+
+_CACHED = 1 << 18
 _BLOCK = 1 << 10  # a float32 dot product over 1024 elements is good to about 1e-7
+_ranks: ContextVar[Ranks] = ContextVar("ranks", default=ALONE)
+
+
+@contextmanager
+def in_pieces(ranks: Ranks) -> Iterator[None]:
+    """Within, every vector lies in pieces on `ranks`, all of which run the same lines: reductions add up theirs."""
+    before = _ranks.set(ranks)
+    try:
+        yield
+    finally:
+        _ranks.reset(before)
+
+
+def piece() -> tuple[int, ...]:
+    """What tells this rank's piece from others; nothing where vectors are whole."""
+    ranks = _ranks.get()
+    return () if ranks.size == 1 else (ranks.rank,)
+
+
+def length(tensors: Iterable[Tensor]) -> float:
+    """‖v‖₂ of tensors laid one after the other."""
+    return math.hypot(*(norm(tensor) for tensor in tensors))
 
 
 def norm(vector: Tensor) -> float:
-    """‖v‖₂."""
-    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    """‖v‖₂, of a block of vectors too."""
+    own, ranks = _norm(vector), _ranks.get()
+    return own if ranks.size == 1 else math.hypot(*ranks.collect(own))
+
+
+def _norm(vector: Tensor) -> float:
+    if vector.device.type != "cpu" or vector.dtype == torch.float64:
+        return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    # torch converts all of it first: some at a time are in the cache then, and need no second copy of the vector
+    parts = vector.reshape(-1).split(_CACHED)
+    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=torch.float64)) for part in parts))
 
 
 def dot(a: Tensor, b: Tensor) -> float:
@@ -25,6 +64,11 @@ def dot(a: Tensor, b: Tensor) -> float:
 
 def coefficients(rows: Tensor, vector: Tensor) -> Tensor:
     """⟨row, v⟩ for each row of a block (k, n); float64 (k,), on the CPU."""
+    found, ranks = _coefficients(rows, vector), _ranks.get()
+    return found if ranks.size == 1 else sum(ranks.collect(found), torch.zeros_like(found))
+
+
+def _coefficients(rows: Tensor, vector: Tensor) -> Tensor:
     k, n = rows.shape
     if vector.dtype == torch.float64:
         return (rows @ vector).cpu()

@@ -16,6 +16,7 @@ from landscape.slices.stored import StoredPoint, StoredSlice, read
 if TYPE_CHECKING:
     from landscape.slices.plane import Coordinates, Plane, span
     from landscape.slices.scan import Losses, evaluate_points, sample, scan
+    from landscape.slices.spread import dismiss, follow, over
 
 __all__ = [
     "Bounds",
@@ -33,8 +34,11 @@ __all__ = [
     "around",
     "check_is_slice",
     "create",
+    "dismiss",
     "evaluate_points",
     "evenly",
+    "follow",
+    "over",
     "parse_bounds",
     "parse_grid",
     "read",
@@ -52,5 +56,6 @@ __getattr__ = lazily(
     {
         "plane": ("Coordinates", "Plane", "span"),
         "scan": ("Losses", "evaluate_points", "sample", "scan"),
+        "spread": ("dismiss", "follow", "over"),
     },
 )

@@ -93,7 +93,7 @@ def reconstruct(
     """The loss on the rectangle of the grid lines `alpha`, `beta`, one of which may be a single line.
 
     Args:
-        evaluate: (kind, α, β) → nats; a "check" in float32, a "node" or "cell" in the arithmetic of the scan.
+        evaluate: (kind, places) → nats; a "check" in float32, a "node" or "cell" in the arithmetic of the scan.
         alpha: grid lines of the picture; cells are evaluated only where polynomials fail.
         beta: likewise.
         tolerance: of the maximal error over the picture, as a share of the range of its losses and of `scale`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ NODE, CHECK, CELL = "node", "check", "cell"
 ROUNDING = 1e-7  # of a loss, computed in float32
 
 Place = tuple[float, float]
-Evaluate = Callable[[str, float, float], float]
+Evaluate = Callable[[str, Sequence[Place]], Sequence[float]]
 
 
 class Samples:
@@ -26,7 +26,7 @@ class Samples:
         """Nothing is evaluated yet.
 
         Args:
-            evaluate: (kind, α, β) → nats; a check in float32, nodes and cells in the arithmetic of the scan.
+            evaluate: (kind, places) → nats; checks in float32, nodes and cells in the arithmetic of the scan.
             tolerance: of the error, as a share of the range of the losses and as a share of `scale`.
             scale: the loss that counts, that of the origin.
             noisy: whether that arithmetic is less precise than float32.
@@ -73,18 +73,20 @@ class Samples:
 
     def nodes(self, places: np.ndarray, kind: str = NODE) -> np.ndarray:
         """(n,) losses at `places` (n, 2), in the arithmetic of the scan."""
-        return np.array([self._at(self._losses, kind, place) for place in map(tuple, places.tolist())])
+        return self._at(self._losses, kind, places)
 
     def checks(self, places: np.ndarray) -> np.ndarray:
         """(n,) losses at `places` (n, 2) in float32; in lower precision as well where the scan is."""
         if self.noisy:
             self.nodes(places)
-        values = [self._at(self._exact, CHECK, place) for place in map(tuple, places.tolist())]
+        values = self._at(self._exact, CHECK, places)
         self.check_places += [place for place in map(tuple, places.tolist()) if place not in self.check_places]
-        return np.array(values)
+        return values
 
-    def _at(self, losses: dict[Place, float], kind: str, place: Place) -> float:
-        if place not in losses:
-            losses[place] = self._evaluate(kind, *place)
-            self.evaluations += 1
-        return losses[place]
+    def _at(self, losses: dict[Place, float], kind: str, places: np.ndarray) -> np.ndarray:
+        asked: list[Place] = [(a, b) for a, b in places.tolist()]
+        missing = list(dict.fromkeys(place for place in asked if place not in losses))
+        if missing:
+            losses.update(zip(missing, self._evaluate(kind, missing), strict=True))
+            self.evaluations += len(missing)
+        return np.array([losses[place] for place in asked])

@@ -6,7 +6,7 @@ the order, on an interruption, or on any other place. The plane's tensors are on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from landscape.slices.axes import Bounds
 from landscape.slices.plane import Plane
 from landscape.slices.reading import read_surface
 from landscape.slices.reconstruct import Reconstruction, reconstruct
-from landscape.slices.samples import CELL, CHECK
+from landscape.slices.samples import CELL, CHECK, Place
 from landscape.slices.store import SliceWriter
 from landscape.weights import Weights, move_to
 
@@ -25,6 +25,7 @@ _EXPECTED = 60  # evaluations that a smooth plane takes, for a first estimate of
 _ON_PLANE = 1e-5  # of its distance: a named point this near to the plane is a place on it
 
 Loss = Callable[[Weights], float]
+At = Callable[[Sequence[Place], bool], Iterator[float]]
 Progress = Callable[[int, int], None]
 
 
@@ -45,6 +46,19 @@ class Losses:
         """Whether the scan is less precise than float32."""
         return self.scan is not self.exact
 
+    def on(self, plane: Plane) -> At:
+        """(places, whether in float32) ↦ the losses there, in order, as they come.
+
+        Here one place after the other. Whoever can do with several at a time (`landscape.slices.spread`) says so here.
+        """
+        move = Mover(plane)
+
+        def at(places: Sequence[Place], exact: bool) -> Iterator[float]:
+            loss = self.exact if exact else self.scan
+            return (loss(move(*place)) for place in places)
+
+        return at
+
 
 def evaluate_points(writer: SliceWriter, points: dict[str, Weights], losses: Losses) -> None:
     """The float32 losses that `writer` misses at the named points; empties `points`, to free their memory."""
@@ -57,24 +71,24 @@ def scan(writer: SliceWriter, plane: Plane, losses: Losses, on_progress: Progres
     """Evaluate every place of the profile and every cell that `writer` still misses."""
     alpha, beta = writer.axes
     places, tiles = writer.pending_profile(), writer.pending_tiles(TILE)
-    mover = _Mover(plane)
+    at = losses.on(plane)
     total = len(places) + sum((t[0].stop - t[0].start) * (t[1].stop - t[1].start) for t in tiles)
     done = 0
     on_progress(done, total)
 
-    def at(a: float, b: float) -> float:
+    def evaluated(asked: Sequence[Place]) -> Iterator[float]:
         nonlocal done
-        value = losses.scan(mover(a, b))
-        done += 1
-        on_progress(done, total)
-        return value
+        for loss in at(asked, False):
+            done += 1
+            on_progress(done, total)
+            yield loss
 
-    for index, a, b in places:
-        writer.write_profile(index, at(a, b))
+    for (index, *_), loss in zip(places, evaluated([(a, b) for _, a, b in places]), strict=True):
+        writer.write_profile(index, loss)
     for rows, columns in tiles:
-        writer.write_tile(
-            (rows, columns), np.array([[at(a, b) for b in beta[columns].tolist()] for a in alpha[rows].tolist()])
-        )
+        cells = [(a, b) for a in alpha[rows].tolist() for b in beta[columns].tolist()]
+        values = np.array(list(evaluated(cells)))
+        writer.write_tile((rows, columns), values.reshape(-1, columns.stop - columns.start))
     writer.finish()
 
 
@@ -108,23 +122,31 @@ def sample(
     rows = {value: row for row, value in enumerate(alpha.tolist())}
     columns = {value: column for column, value in enumerate(beta.tolist())}
     made = writer.made()
-    mover = _Mover(plane)
+    at = losses.on(plane)
     done = 0
 
-    def evaluate(kind: str, a: float, b: float) -> float:
+    def stored(kind: str, a: float, b: float) -> float | None:
+        return writer.cell(rows[a], columns[b]) if kind == CELL else made.get((kind, a, b))
+
+    def store(kind: str, a: float, b: float, loss: float) -> None:
+        if kind == CELL:
+            i, j = rows[a], columns[b]
+            writer.write_tile((slice(i, i + 1), slice(j, j + 1)), np.array([[loss]]))
+        else:
+            writer.write_node(len(made), kind, a, b, loss)
+            made[kind, a, b] = loss
+
+    def evaluate(kind: str, places: Sequence[Place]) -> list[float]:
         nonlocal done
-        stored = writer.cell(rows[a], columns[b]) if kind == CELL else made.get((kind, a, b))
-        if stored is None:
-            stored = (losses.exact if kind == CHECK else losses.scan)(mover(a, b))
-            if kind == CELL:
-                i, j = rows[a], columns[b]
-                writer.write_tile((slice(i, i + 1), slice(j, j + 1)), np.array([[stored]]))
-            else:
-                writer.write_node(len(made), kind, a, b, stored)
-                made[kind, a, b] = stored
-        done += 1
-        on_progress(done, max(_EXPECTED, done + 1))
-        return stored
+        found = {place: loss for place in places if (loss := stored(kind, *place)) is not None}
+        done += len(found)
+        missing = [place for place in places if place not in found]
+        for place, loss in zip(missing, at(missing, kind == CHECK), strict=True):
+            store(kind, *place, loss)
+            found[place] = loss
+            done += 1
+            on_progress(done, max(_EXPECTED, done + 1))
+        return [found[place] for place in places]
 
     points = writer.points()
     origin = next(iter(points.values()))
@@ -143,7 +165,7 @@ def sample(
     return found
 
 
-class _Mover:
+class Mover:
     """Weights at places of the plane, in memory that is used again."""
 
     def __init__(self, plane: Plane) -> None:
@@ -151,6 +173,7 @@ class _Mover:
         self._scratch = plane.origin.clone()
 
     def __call__(self, alpha: float, beta: float) -> Weights:
+        """Origin + α·u + β·v."""
         plane = self._plane
         with torch.no_grad():
             return move_to(self._scratch, plane.origin, alpha, plane.u, beta, plane.v)

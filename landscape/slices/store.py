@@ -1,6 +1,7 @@
 """The HDF5 file of one slice: readable at any moment, complete or not, and resumed after a kill.
 
-    /                    attributes: schema, status, created, finished, key, plane_fingerprint, and what the job adds
+    /                    attributes: schema, status, created, finished, key, plane_fingerprint, what the job adds, and
+                         a digest over all else: of what was laid out, and once it is complete of everything
     /alpha  /beta        float64, coordinates as distances in weight space; dimension scales of /loss and /done
     /loss                float64 (alpha, beta), nats per token; NaN until done, then whatever came out
     /done                uint8 (alpha, beta), 1 where /loss holds a result
@@ -8,6 +9,7 @@
     /points/<name>       attributes label, role, what, alpha, beta, residual, distance, raw; scalars loss and done
     /profile             t, loss, done along the line from the first named point to the last
     /nodes               kind, alpha, beta, loss of the evaluations off the grid, in the order they were made
+    /sums                CRC-32 of each cell, place of the profile, point and node; until the file is complete
     /tables/<name>       columns of equal length, such as the quantizer's report per layer
 
 and, where the picture was reconstructed, once it is:
@@ -19,8 +21,8 @@ and, where the picture was reconstructed, once it is:
 
 Everything is laid out and allocated when the file is created: in memory first, then under a temporary name. While it is
 filled, numbers are overwritten in place, never HDF5's own structures, so that the file stays whole when its writer is
-killed and a disk that fills up later does no harm. A result reaches the file before its `done` flag. What is known only
-at the end comes in by replacing the whole file at once.
+killed and a disk that fills up later does no harm. A result reaches the file before its sum, and this before its `done`
+flag. What is known only at the end comes in by replacing the whole file at once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,8 +39,10 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
+from landscape import hdf5
 from landscape.errors import StoreError
 from landscape.files import disk_errors, write_whole
+from landscape.slices.opened import COMPLETE, FILLED, RUNNING, SCHEMA, opened, sums
 from landscape.slices.reconstruct import Reconstruction
 from landscape.slices.samples import CHECK, NODE
 from landscape.slices.surface import Patch, Seam, Surface, on_grid, to_plain
@@ -46,8 +50,6 @@ from landscape.slices.surface import Patch, Seam, Surface, on_grid, to_plain
 if TYPE_CHECKING:
     from landscape.slices.plane import Plane
 
-SCHEMA = 2
-RUNNING, COMPLETE = "running", "complete"
 KINDS = ("", NODE, CHECK)  # a row of /nodes that is still empty has kind 0
 _NEVER = " " * 25  # room for a time, so that finishing a file overwrites in place
 
@@ -114,6 +116,7 @@ def _lay_out(file: h5py.File, layout: Layout) -> None:
     file.attrs["status"] = np.bytes_(RUNNING.ljust(len(COMPLETE)))
     file.attrs["created"] = _now()
     file.attrs["finished"] = np.bytes_(_NEVER)
+    file.attrs["mixed"] = np.uint8(0)
     file.attrs["key"] = layout.key
     file.attrs["plane_fingerprint"] = layout.plane.fingerprint()
     file.attrs["point_order"] = json.dumps(list(layout.plane.points))
@@ -146,6 +149,10 @@ def _lay_out(file: h5py.File, layout: Layout) -> None:
     for table, columns in layout.tables.items():
         for column, values in columns.items():
             file[f"tables/{table}/{column}"] = list(values)
+    for name, size in (("cells", shape), ("profile", len(layout.profile)), ("nodes", layout.rows)):
+        file[f"sums/{name}"] = np.zeros(size, dtype=np.uint32)
+    file["sums/points"] = np.zeros(len(layout.plane.points), dtype=np.uint32)
+    hdf5.seal(file, FILLED)
 
 
 class SliceWriter:
@@ -182,6 +189,15 @@ class SliceWriter:
         """The grid lines (α, β)."""
         return self._file["alpha"][:], self._file["beta"][:]
 
+    def go_on(self, environment: str) -> None:
+        """Note whether the file is filled in another environment than it was begun in: bits may be of either."""
+        from landscape.environment import differences  # torch, which readers do without
+
+        stored = self._file.attrs
+        begun = stored.get("environment", environment)
+        if "mixed" in stored and differences(json.loads(begun), json.loads(environment)):
+            stored.modify("mixed", np.uint8(1))
+
     def pending_points(self) -> list[str]:
         """Named points without a loss, in the order they were given."""
         return [name for name in self._point_names() if not self._file[f"points/{name}/done"][()]]
@@ -215,7 +231,9 @@ class SliceWriter:
     def write_node(self, row: int, kind: str, alpha: float, beta: float, loss: float) -> None:
         """Store an evaluation off the grid in a row that is still empty."""
         with disk_errors(self.path):
-            for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss), ("kind", KINDS.index(kind))):
+            number = KINDS.index(kind)
+            self._file["sums/nodes"][row] = sums(np.array([[number, alpha, beta, loss]]))[0]
+            for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss), ("kind", number)):
                 self._file[f"nodes/{name}"][row] = value
             self._file.flush()
 
@@ -225,40 +243,52 @@ class SliceWriter:
 
     def write_point(self, name: str, loss: float) -> None:
         """Store the loss at a named point."""
-        self._write(f"points/{name}", (), loss)
+        self._write(f"points/{name}", (), loss, "points", self._point_names().index(name))
 
     def write_profile(self, index: int, loss: float) -> None:
         """Store one loss of the profile."""
-        self._write("profile", index, loss)
+        self._write("profile", index, loss, "profile", index)
 
     def write_tile(self, tile: Tile, losses: np.ndarray) -> None:
         """Store the evaluated losses of one tile."""
         self._file["evaluated"][tile] = 1
-        self._write("", tile, losses)
+        self._write("", tile, losses, "cells", tile)
 
     def finish(self) -> None:
         """Mark the slice complete."""
-        with disk_errors(self.path):
-            self._file.attrs.modify("finished", np.bytes_(_now()))
-            self._file.attrs.modify("status", np.bytes_(COMPLETE))
-            self._file.flush()
+        self._replace(lambda file: None)
 
     def finish_reconstructed(self, found: Reconstruction, reading: Mapping[str, float]) -> None:
         """Fill the cells and the profile from the surface, add what is known of it, and mark the slice complete."""
-        self._file.flush()
+        self._replace(lambda file: _complete(file, found, reading))
+
+    def _replace(self, change: Callable[[h5py.File], None]) -> None:
+        """Put a complete file in the place of this one, unless it is complete."""
+        if self._file.attrs["status"] == COMPLETE.encode():
+            return
+        with disk_errors(self.path):
+            self._file.flush()
         image = io.BytesIO(self._file.id.get_file_image())  # copies of datasets would lose their dimension scales
         with h5py.File(image, "r+") as new:
-            _complete(new, found, reading)
+            change(new)
+            del new["sums"]
             new.attrs.modify("finished", np.bytes_(_now()))
             new.attrs.modify("status", np.bytes_(COMPLETE))
+            hdf5.seal(new)
         self.close()
         write_whole(self.path, image.getvalue())
         self._file = h5py.File(self.path, "r+", locking=False)
 
-    def _write(self, group: str, where: Any, values: Any) -> None:
+    def _write(self, group: str, where: Any, values: Any, part: str, place: Any) -> None:
+        """In this order: see the module's docstring."""
+        of_each = sums(np.reshape(values, (-1, 1))).reshape(np.shape(values))
         with disk_errors(self.path):
-            for name, content in (("loss", values), ("done", 1)):  # in this order: see the module's docstring
-                self._file[f"/{group}/{name}"][where] = content
+            for name, spot, content in (
+                (f"{group}/loss", where, values),
+                (f"sums/{part}", place, of_each),
+                (f"{group}/done", where, 1),
+            ):
+                self._file[f"/{name}"][spot] = content
                 self._file.flush()
 
     def _point_names(self) -> list[str]:
@@ -329,22 +359,10 @@ def check_is_slice(path: Path) -> str:
     """The key of the slice at `path`.
 
     Raises:
-        StoreError: not there, not HDF5, truncated, or of another schema.
+        StoreError: not there, not HDF5, truncated, damaged, or of another schema.
     """
-    try:
-        with h5py.File(path, "r", locking=False) as file:
-            schema, key = file.attrs.get("schema"), file.attrs.get("key")
-    except FileNotFoundError as error:
-        raise StoreError(f"{path}: no such file") from error
-    except OSError as error:
-        raise StoreError(
-            f"{path}: not a whole HDF5 file (truncated, or something else); delete it, or use --overwrite"
-        ) from error
-    if schema != SCHEMA or key is None:
-        raise StoreError(
-            f"{path}: schema {schema}, this version reads {SCHEMA}; make it anew with --overwrite or another --out"
-        )
-    return str(key)
+    with opened(path) as (_, attributes):
+        return str(attributes["key"])
 
 
 def _now() -> str:

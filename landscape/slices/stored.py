@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,13 @@ from typing import Any
 import h5py
 import numpy as np
 
+from landscape.hdf5 import array
+from landscape.hdf5 import attributes as plain_attributes
 from landscape.slices.axes import Bounds
+from landscape.slices.opened import COMPLETE, opened
 from landscape.slices.reconstruct import Certificate
 from landscape.slices.samples import CHECK, NODE
-from landscape.slices.store import COMPLETE, KINDS, check_is_slice
+from landscape.slices.store import KINDS
 from landscape.slices.surface import Surface, from_plain, on_grid
 
 
@@ -102,25 +104,23 @@ def read(path: str | Path) -> StoredSlice:
     """The slice at `path`, whether or not it is complete, also while another process fills it.
 
     Raises:
-        StoreError: not a slice of this schema.
+        StoreError: not a slice of this schema, or a damaged one.
     """
-    path = Path(path)
-    check_is_slice(path)
-    with h5py.File(path, "r", locking=False) as file:
-        attributes = {name: _plain(value) for name, value in file.attrs.items()}
-        for name in ("config", "versions", "point_order"):
-            if name in attributes:
-                attributes[name] = json.loads(attributes[name])
+    with opened(Path(path)) as (file, attributes):
+        done = file["done"][:].astype(bool)  # before the losses, which a writer stores before it says so
         points = tuple(_point(file[f"points/{name}"], name) for name in attributes["point_order"])
         tables = {
-            name: {column: _column(values) for column, values in table.items()}
+            name: {column: array(values) for column, values in table.items()}
             for name, table in file.get("tables", {}).items()
         }
+        for name, table in tables.items():
+            if any(column.shape != (len(next(iter(table.values()))),) for column in table.values()):
+                raise ValueError(f"the columns of {name} differ in length")
         return StoredSlice(
             file["alpha"][:],
             file["beta"][:],
             file["loss"][:],
-            file["done"][:].astype(bool),
+            done,
             file["evaluated"][:].astype(bool),
             points,
             (file["profile/t"][:], file["profile/loss"][:]),
@@ -128,11 +128,13 @@ def read(path: str | Path) -> StoredSlice:
             tables,
             _nodes(file["nodes"]),
             from_plain(_read_plain(file["surface"])) if "surface" in file else None,
-            Certificate(**_attributes(file["certificate"])) if "certificate" in file else None,
+            Certificate(**plain_attributes(file["certificate"])) if "certificate" in file else None,
             _columns(file["checks"], ("alpha", "beta", "loss", "reconstructed"))
             if "checks" in file
             else np.zeros((0, 4)),
-            _attributes(file["reading"]) if "reading" in file else {},
+            {name: float(value) for name, value in plain_attributes(file["reading"]).items()}
+            if "reading" in file
+            else {},
         )
 
 
@@ -142,21 +144,18 @@ def _nodes(group: h5py.Group) -> dict[str, np.ndarray]:
 
 
 def _columns(group: h5py.Group, names: tuple[str, ...]) -> np.ndarray:
-    return np.column_stack([group[name][:] for name in names])
-
-
-def _attributes(group: h5py.Group) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in group.attrs.items()}
+    return np.column_stack([array(group[name]) for name in names]).astype(np.float64)
 
 
 def _read_plain(group: h5py.Group) -> dict[str, Any]:
     """What `SliceWriter.finish_reconstructed` wrote of a surface."""
-    nested = {name: _read_plain(item) if isinstance(item, h5py.Group) else item[:] for name, item in group.items()}
-    return {**_attributes(group), **nested}
+    nested = {name: _read_plain(item) if isinstance(item, h5py.Group) else array(item) for name, item in group.items()}
+    return {**plain_attributes(group), **nested}
 
 
 def _point(group: h5py.Group, name: str) -> StoredPoint:
-    a = group.attrs
+    a = plain_attributes(group)
+    first, second = a["raw"]
     return StoredPoint(
         name,
         label=str(a["label"]),
@@ -166,19 +165,6 @@ def _point(group: h5py.Group, name: str) -> StoredPoint:
         beta=float(a["beta"]),
         residual=float(a["residual"]),
         distance=float(a["distance"]),
-        raw=(float(a["raw"][0]), float(a["raw"][1])),
+        raw=(float(first), float(second)),
         loss=float(group["loss"][()]),
     )
-
-
-def _column(values: h5py.Dataset) -> np.ndarray:
-    is_text = h5py.check_string_dtype(values.dtype) is not None
-    return np.asarray(values.asstr()[:] if is_text else values[:])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode().strip()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value.item() if isinstance(value, np.generic) else value

@@ -92,12 +92,24 @@ def to_plain(surface: Surface) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> Surface:
-    """What `to_plain` made of a surface."""
+    """What `to_plain` made of a surface.
+
+    Raises:
+        ValueError: parts that do not fit together; KeyError: one that is missing.
+    """
     if "coefficients" in plain:
         a, b, c, d = plain["bounds"]
-        return Polynomial(Bounds((a, b), (c, d)), np.array(plain["coefficients"]))
+        coefficients = np.array(plain["coefficients"], dtype=np.float64)
+        if coefficients.ndim != 2 or not coefficients.size:
+            raise ValueError(f"a polynomial with coefficients of shape {coefficients.shape}")
+        return Polynomial(Bounds((a, b), (c, d)), coefficients)
     if "loss" in plain:
-        return Patch(np.array(plain["alpha"]), np.array(plain["beta"]), np.array(plain["loss"]))
+        patch = Patch(*(np.array(plain[name], dtype=np.float64) for name in ("alpha", "beta", "loss")))
+        if patch.loss.shape != (*patch.alpha.shape, *patch.beta.shape) or patch.loss.ndim != 2 or not patch.loss.size:
+            raise ValueError(f"a patch of losses of shape {patch.loss.shape}")
+        return patch
+    if plain["axis"] not in (0, 1) or not plain["start"] < plain["end"]:
+        raise ValueError("a seam without an axis or a width")
     low, high = from_plain(plain["low"]), from_plain(plain["high"])
     return Seam(plain["axis"], plain["start"], plain["end"], low, high)
 

@@ -1,7 +1,7 @@
 """Training data: a text tokenized once into a file of ids that is mapped into memory, and the order it is read in.
 
     runs/tokens/<text>-<key>/ids.bin       uint16 where the vocabulary fits, else uint32
-                             facts.json    text, tokens, documents, fingerprint; written last: without it, not there
+                             facts.json    text, tokens, documents, fingerprint, SHA-256 of all files; written last
                              tokenizer…    as transformers saves it
 
 Which windows a step takes depends on the recipe's seed and the step alone: a fork, a resumed run and a run on more
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from landscape.digests import broken, check_digest, sums, with_digest
 from landscape.errors import TextError
 from landscape.files import disk_errors, write_whole
 
@@ -51,12 +52,15 @@ class TokenFile:
 
 
 def open_tokens(folder: Path) -> TokenFile | None:
-    """The tokenized text in `folder`; None where there is none, or not all of it."""
+    """The tokenized text in `folder`; None where there is none, not all of it, or not as it was written."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        check_digest(facts)
+        if broken(folder, facts["files"]):
+            return None
         ids = np.memmap(folder / IDS, dtype=facts["dtype"], mode="r")
         return TokenFile(ids, facts["fingerprint"], folder, facts["documents"]) if len(ids) == facts["tokens"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -100,7 +104,8 @@ def write_tokens(
         shutil.rmtree(folder)
         raise TextError("the text to train on is empty: give one with documents in it")
     about = facts | {"dtype": dtype.str, "tokens": tokens, "documents": read, "fingerprint": digest.hexdigest()}
-    write_whole(folder / FACTS, json.dumps(about, indent=1).encode())
+    about["files"] = sums(folder)
+    write_whole(folder / FACTS, json.dumps(with_digest(about), indent=1).encode())
     opened = open_tokens(folder)
     assert opened is not None
     return opened

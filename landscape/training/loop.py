@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from landscape import heap
 from landscape.errors import TrainingError
+from landscape.ranks import Ranks
 from landscape.training import optimizers, state
 from landscape.training.data import Order
 from landscape.training.optimizers import Updater
-from landscape.training.ranks import Ranks
 from landscape.training.recipe import Recipe
 from landscape.training.run import Run, weight_norm
 
@@ -155,7 +155,7 @@ def train(
             apart = max(computing.save_seconds, saving / _SHARE_OF_TIME) if computing.save_seconds else 0.0
             if now - saved >= apart and done < recipe.steps:
                 progress.loss_sum = float(loss_sum)
-                state.save(run.state, model, updater, vars(progress))
+                state.save(run.state, model, updater, vars(progress) | {"log": run.digest(done)})
                 saved = time.monotonic()
                 saving = saved - now
 

@@ -31,6 +31,7 @@ from landscape.training.schedules import Schedule
 
 PRECISIONS = ("float32", "bfloat16")
 STORED = ("float32", "bfloat16", "float16")
+_LONGEST, _MOST = 1 << 20, 10_000  # bytes of a recipe, values in it
 ORDERS = ("shuffled", "drawn")
 COUNTS = ("start", "fork")
 
@@ -101,7 +102,8 @@ class Recipe:
             self._check(name, all(isinstance(key, str) for key in value), "words for the names of its fields")
         self._check("text", _word(self.text), "a file, a directory or a data set's id")
         self._check("tokenizer", self.tokenizer is None or _word(self.tokenizer), "a model reference, or null")
-        self._check("attention", _word(self.attention), "the name of a kernel, such as sdpa or eager")
+        kernel = _word(self.attention) and "/" not in self.attention  # others are programs from the Hub
+        self._check("attention", kernel, "the name of a kernel of transformers, such as sdpa or eager")
         self._check("separate", isinstance(self.separate, bool), "true or false")
         for name, least in (("steps", 1), ("batch_size", 1), ("seq_len", 2), ("vocabulary", 257)):
             self._check(name, _whole(getattr(self, name)) and getattr(self, name) >= least, f"a whole number ≥ {least}")
@@ -200,7 +202,12 @@ def read(path: Path) -> Recipe:
     Raises:
         OptionError: no such file, not YAML, or not a recipe.
     """
-    return from_dict(_content(path), path.name)
+    content = _content(path)
+    try:
+        return from_dict(content, path.name)
+    except OptionError as error:
+        said = str(error).removeprefix(f"recipe {path.name}: ").removeprefix("recipe: ")
+        raise OptionError(f"recipe {path.name}: {said}") from error
 
 
 def from_dict(content: Mapping[str, Any], name: str) -> Recipe:
@@ -239,7 +246,10 @@ def _content(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path.resolve() in seen:
         raise OptionError(f"recipe {path.name}: extends itself")
     try:
+        if path.exists() and not (path.is_file() and path.stat().st_size <= _LONGEST):  # a device has no end
+            raise OptionError(f"recipe {path}: cannot be read (no file, or a long one); expected a YAML file")
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a SafeLoader
+        _check_size(content)
     except OSError as error:
         raise OptionError(f"recipe {path}: cannot be read ({error.strerror}); expected a YAML file") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # also of bytes, dates and numbers
@@ -271,13 +281,33 @@ def _rank(change: str) -> int:
 
 def _parse(text: str, change: str) -> Any:
     try:
-        return yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)
+        _check_size(value)
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # also of dates and numbers
         raise OptionError(f"{change}: the value is not YAML") from error
 
 
+def _check_size(content: Any) -> None:
+    """Raise `ValueError` where aliases make a short text endless."""
+    left, parts = _MOST, [content]
+    while parts:
+        part, left = parts.pop(), left - 1
+        if not left:
+            raise ValueError(f"more than {_MOST} values")
+        if isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, list | tuple | set):
+            parts += part
+
+
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML 1.1 takes 3e-3 for a word; here it is a number."""
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Refuse `<<`, which can make a short text endless while it is read."""
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+            raise yaml.constructor.ConstructorError(None, None, "<< is not read; use extends", node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]

@@ -3,13 +3,14 @@
 recipe.yaml            what was trained
 run.json               data, parent, versions; whether it is complete
 log.jsonl              step, tokens, learning rate, loss, gradient and weight norm, a row every so many steps
-step<N>/               checkpoints as transformers saves them, with the tokenizer
+step<N>/               checkpoints as transformers saves them, with the tokenizer and SHA256SUMS
 step<N>/state.safetensors   where the recipe keeps it: a fork can begin there
 state.safetensors      while it is not complete: where it goes on after a kill
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from landscape.digests import DIGEST, check_digest, with_digest, write_sums
 from landscape.errors import StoreError
 from landscape.files import disk_errors, write_whole
 from landscape.training import recipe as recipes
@@ -58,7 +60,10 @@ class Run:
             facts = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(facts, dict):
                 raise ValueError("no mapping")
-        except (OSError, ValueError) as error:
+            if DIGEST in facts or facts.get("schema", 1) != 1:  # those of schema 1 have none
+                check_digest(facts)
+                del facts[DIGEST]
+        except (OSError, ValueError, RecursionError) as error:
             raise StoreError(f"{path}: damaged ({error}); begin anew with --overwrite") from error
         return facts
 
@@ -69,24 +74,38 @@ class Run:
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Replace `run.json`."""
-        write_whole(self.folder / FACTS, json.dumps(dict(facts), indent=1).encode())
+        write_whole(self.folder / FACTS, json.dumps(with_digest(facts), indent=1).encode())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The log; a row that a kill cut short is left out."""
+        """The log; a row that a kill cut short is left out.
+
+        Raises:
+            StoreError: another row is damaged.
+        """
         path = self.folder / LOG
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = path.read_bytes().splitlines() if path.exists() else []
         rows = []
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
             try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("no mapping")
+            except (ValueError, RecursionError) as error:
+                if number == len(lines):
+                    break
+                raise StoreError(f"{path}: line {number} is damaged; begin anew with --overwrite") from error
+            rows.append(row)
         return rows
 
     def cut_log(self, step: int) -> None:
         """Leave the rows up to `step`: those after it are made again."""
-        kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
+        kept = [json.dumps(row) + "\n" for row in self.rows() if row.get("step", 0) <= step]
         write_whole(self.folder / LOG, "".join(kept).encode())
+
+    def digest(self, step: int) -> str:
+        """SHA-256 over the rows of the log up to `step`."""
+        kept = [row for row in self.rows() if row.get("step", 0) <= step]
+        return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """A row of the log."""
@@ -110,7 +129,8 @@ class Run:
                     rounded = {name: _rounded(tensor, dtype) for name, tensor in model.state_dict().items()}
                     model.save_pretrained(partial, state_dict=rounded)
                 tokenizer.save_pretrained(partial)
-                if updater is not None:
+                write_sums(partial)
+                if updater is not None:  # which holds a digest of its own, and its bytes in any order
                     state.save(partial / state.STATE, model, updater, facts)
                 shutil.rmtree(folder, ignore_errors=True)
                 partial.rename(folder)

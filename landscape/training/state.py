@@ -5,6 +5,7 @@ safetensors, so that the state of a stranger's run is data and no program. Writt
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +40,8 @@ def save(path: Path, model: nn.Module, updater: Updater, facts: Mapping[str, Any
     with disk_errors(path):
         try:
             whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-            save_file(whole, partial, {"facts": json.dumps(dict(facts)), "numbers": json.dumps(numbers)})
+            about = {"facts": json.dumps(dict(facts)), "numbers": json.dumps(numbers)}
+            save_file(whole, partial, about | {"digest": _digest(whole, about)})
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -60,6 +62,8 @@ def load(path: Path, model: nn.Module, updater: Updater) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(about["facts"])
         numbers: list[str] = json.loads(about["numbers"])
         random = stored["random/cpu"]
+        if (digest := about.pop("digest", None)) is not None and digest != _digest(stored, about):
+            raise ValueError("its content is not what was written")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path.name} of {path.parent.name}: cannot be read ({error}); remove it") from error
     own = _model(model)
@@ -82,6 +86,15 @@ def load(path: Path, model: nn.Module, updater: Updater) -> dict[str, Any]:
     if "random/cuda" in stored and torch.cuda.is_available():
         torch.cuda.set_rng_state(stored["random/cuda"])
     return facts
+
+
+def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """SHA-256 over names, types, shapes and bytes, and the words beside them."""
+    found = hashlib.sha256(json.dumps(sorted(about.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return found.hexdigest()
 
 
 def _model(model: nn.Module) -> dict[str, Tensor]:
