@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -87,12 +87,17 @@ class TokenCrossEntropy:
         given = {f"model.{name}": tensor for name, tensor in weights.items()}
         return functional_call(_InParts(in_two, self.dtype), given, (batch.ids, batch.lengths))
 
+    def windows(self, weights: Mapping[str, Tensor], indices: Iterable[int]) -> Iterator[Tensor]:
+        """`by_window` of the batches with these indices."""
+        given = dict(weights)
+        return (self.by_window(given, self.batches[index]) for index in indices)
+
     def outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Logits (windows, tokens, vocabulary)."""
         inputs = {"input_ids": batch.ids, "use_cache": False}
         lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)] if self.recomputes else []
         blocks = max(lists, key=len, default=())
-        with autocast(batch.ids.device.type, self.dtype), _every_row(self.model), recomputing(blocks):
+        with autocast(batch.ids.device.type, self.dtype), every_row(self.model), recomputing(blocks):
             return functional_call(self.model, dict(weights), (), inputs).logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
@@ -184,7 +189,7 @@ def cross_entropy(logits: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def _every_row(model: nn.Module) -> Iterator[None]:
+def every_row(model: nn.Module) -> Iterator[None]:
     """Differentiate with respect to the row of a padding token too, on which the loss depends as on any other.
 
     An embedding's `padding_idx` changes gradients, not values. In reverse mode it holds that row constant, in forward
