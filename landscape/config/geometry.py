@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from landscape.config.quantization import STREAMS
 from landscape.config.text import DTYPES, MeasurementConfig, option
 from landscape.errors import OptionError
 
 ROUGH = ("auto", "bfloat16", "none")
 PRODUCTS = ("reverse", "forward", "difference")
 PLANES = ("checkpoints", "random", "pca", "eigenvectors", "gradient", "quantizers", "line")
+WHOLE = ("gradient", "eigenvectors")  # planes that take products with the Hessian of a model in memory
 RANDOM = "random"
 
 
@@ -20,7 +22,7 @@ RANDOM = "random"
 class SliceConfig(MeasurementConfig):
     """What to slice, on which text, how well.
 
-    `device`, `out`, `overwrite` and `remote_code` say how to run; every other field changes the numbers.
+    `device`, `out`, `overwrite`, `remote_code` and `stream` say how to run; every other field changes the numbers.
 
     Raises:
         OptionError: a number or a word that cannot be used.
@@ -74,6 +76,11 @@ class SliceConfig(MeasurementConfig):
     dtype: str = option(
         "float32", "Forward pass in float32, bfloat16 or float16; weights, named points and check points stay float32."
     )
+    stream: Literal["auto", "always", "never"] = option(
+        "auto",
+        "Leave Θ and the plane on the disk, in scratch space beside the result, and take one block at a time into "
+        "memory, for many places at once. 'auto': where memory does not hold them. The numbers are the same.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +97,9 @@ class SliceConfig(MeasurementConfig):
         self._one_of("dtype", DTYPES)
         self._one_of("plane", PLANES)
         self._one_of("normalize", ("filter", "layer"))
+        self._one_of("stream", STREAMS)
+        if self.stream == "always" and self.plane in WHOLE:
+            raise OptionError(f"--stream always with --plane {self.plane}: needs the whole model in memory")
         if self.bounds and self.like:
             raise OptionError("--bounds with --like: both give the rectangle; leave one out")
         for name, plane in (("prev", "checkpoints"), ("to", "line"), ("vectors", "eigenvectors")):
@@ -146,6 +156,16 @@ class SharpnessConfig(MeasurementConfig):
         False,
         "Recompute the activations of every block instead of holding them: a fraction of the memory, twice the time.",
     )
+    stream: Literal["always", "never"] = option(
+        "never",
+        "Leave Θ and all vectors on the disk, in scratch space beside the result, and take one block at a time into "
+        "memory. Implies --product difference and --density-steps 0.",
+    )
+    shard: bool = option(
+        False,
+        "Under torchrun: spread Θ and all vectors over the ranks (FSDP2), which gather one block at a time. Implies "
+        "--product difference and --density-steps 0.",
+    )
     batch_size: int = option(2, "Windows per batch. Every batch has its own graph, and its own probes of the trace.")
     out: Path = option(Path("figures/sharpness"), "Directory, or the .h5 file itself; the figure goes beside it.")
 
@@ -159,6 +179,10 @@ class SharpnessConfig(MeasurementConfig):
             if not 0 < getattr(self, name) < 1:
                 word = name.replace("_", "-")
                 raise OptionError(f"--{word} {getattr(self, name)}: expected a fraction between 0 and 1")
+        self._one_of("stream", STREAMS[1:])
+        for name, is_so in (("stream always", self.stream == "always"), ("shard", self.shard)):
+            if is_so:
+                self._in_parts(name)
         self._one_of("product", PRODUCTS)
         self._one_of("rough", ROUGH)
         if self.checkpointing and self.product == "forward":
@@ -167,3 +191,14 @@ class SharpnessConfig(MeasurementConfig):
             raise OptionError("--adam with --quant: the quadratic model is that of the loss itself; leave one out")
         if self.layers and self.adam:
             raise OptionError("--adam with --layers: per-layer traces are those of the loss itself; leave one out")
+
+    def _in_parts(self, way: str) -> None:
+        """What is possible where memory does not hold Θ."""
+        others = ("layers", "adam", "quant", "start", "checkpointing")
+        for name in (*others, "vectors") if self.shard else others:
+            if getattr(self, name):
+                raise OptionError(f"--{way} with --{name}: needs the whole model in memory; leave one out")
+        if self.shard and self.stream == "always":
+            raise OptionError("--shard with --stream always: weights are on other ranks or on the disk; leave one out")
+        object.__setattr__(self, "product", "difference")
+        object.__setattr__(self, "density_steps", 0)

@@ -57,6 +57,9 @@ class TextConfig:
     batch_size: int = option(8, "Windows per forward pass.")
     seed: int = option(0, "Of everything random.")
     device: str = option("auto", "auto, cpu, cuda, …")
+    deterministic: bool = option(
+        False, "Operations with the same bits every time alone; one that has none is an error (docs/reliability.md)."
+    )
     out: Path = option(Path("figures/slices"), "Directory, or the .h5 file itself; page and figures go beside it.")
     overwrite: bool = option(False, "Begin anew where a file already holds a result.")
     remote_code: bool = option(False, "Run Python code that comes with the model.")

@@ -34,6 +34,9 @@ class TrainConfig:
     out: Path | None = option(None, "Directory of the run. Default: runs/NAME, after the recipe.")
     data: Path = option(Path("runs/tokens"), "Where tokenized texts are kept, for all runs.")
     device: str = option("auto", "auto, cpu, cuda, …")
+    deterministic: bool = option(
+        False, "Operations with the same bits every time alone; one that has none is an error (docs/reliability.md)."
+    )
     micro_batch: int | None = option(
         None, "Windows per forward pass, where memory does not hold the batch; gradients are accumulated."
     )

@@ -1,0 +1,55 @@
+"""What a person sees of a plan: a row for each phase, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from landscape.planning import Plan
+
+
+def print_plan(console: Console, found: Plan, remedies: Sequence[tuple[str, float]]) -> None:
+    """Phases with bytes, operations and time; then the verdict."""
+    config, ranks = found.config, found.config.ranks
+    console.print(Text.assemble((f"{config.job}  ", "bold"), f"{config.model}, {found.costs.parameters:,} parameters"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("phase", overflow="fold")
+    table.add_column("held on each rank" if ranks > 1 else "held", overflow="fold")
+    for heading in ("bytes", "operations", "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for phase in found.phases:
+        held = ", ".join(f"{name} {gigabytes(size)}" for name, size in phase.held.items())
+        table.add_row(phase.name, held, gigabytes(phase.bytes), f"{phase.flops:.1e}", duration(found.seconds(phase)))
+    console.print(table)
+    total = duration(sum(map(found.seconds, found.phases)))
+    memory = gigabytes(found.machine.memory)
+    where = f"{ranks} ranks of {memory}" if ranks > 1 else f"a device of {memory}"
+    console.print(f"{total} in all, at {found.machine.speed / 1e12:.3g}·10¹² operations a second in large products")
+    if found.fits:
+        console.print(f"fits: {gigabytes(found.peak)} on {where}")
+        return
+    console.print(f"does not fit: {gigabytes(found.peak)} on {where}")
+    for words, size in remedies:
+        console.print(f"  with {words}: {gigabytes(size)}")
+    if not remedies:
+        console.print("  nothing here makes it fit: give devices with more memory, or a smaller model")
+
+
+def gigabytes(size: float) -> str:
+    """Three digits of a number of bytes."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} PB"
+
+
+def duration(seconds: float) -> str:
+    """As a person says it."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 86_400:.3g} days"
