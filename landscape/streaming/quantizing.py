@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from landscape import quantize
 from landscape.blocks import Walk
 from landscape.evaluate import WindowLosses
 from landscape.mapped import brought_in
 from landscape.objective import TokenCrossEntropy, autocast
+from landscape.scratch import Scratch
 from landscape.tokens import Windows
+from landscape.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,30 @@ def streamed_losses(
             sums.append(objective.by_window({}, batch))
         tick()
     return Streamed(WindowLosses.of(sums, objective.batches), report, quantizing if report is not None else 0.0)
+
+
+def quantize_to_scratch(
+    quantizer: quantize.Quantizer,
+    model: nn.Module,
+    theta: Weights,
+    calibration: Windows | None,
+    batch_size: int,
+    scratch: Scratch,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Weights, quantize.Report]:
+    """`quantize.quantize` of a `model` whose Θ is in scratch space (`landscape.mapped.masters`); so is Θ̂ then.
+
+    Raises:
+        QuantizerError: as `quantize.quantize`.
+    """
+    device = str(next(model.parameters()).device)
+    found: dict[str, Tensor] = {}
+
+    def put(_index: int, quantized: dict[str, Tensor]) -> None:
+        found.update((name, scratch.keep(tensor.cpu())) for name, tensor in quantized.items())
+
+    hold = partial(brought_in, device=device)
+    report = quantize.quantize_blocks(
+        quantizer, model, calibration, put, batch_size, on_progress, hold=hold, keep="cpu"
+    )
+    return Weights({name: found.get(name, tensor) for name, tensor in theta.items()}, theta.keep), report
