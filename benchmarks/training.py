@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from landscape.training.ranks import Ranks
 
 from landscape import heap
 from landscape.models import load_tokenizer
@@ -29,7 +30,6 @@ from landscape.pretraining import build_model, find
 from landscape.references import resolve
 from landscape.training import loop, optimizers
 from landscape.training.data import Order
-from landscape.training.ranks import Ranks
 from landscape.training.recipe import Recipe
 from landscape.training.run import Run
 
