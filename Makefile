@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-beyond soak fuzz clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,10 +15,10 @@ CALIBRATION ?= $(REFERENCE)/corpus/train.jsonl.xz
 endif
 
 # What each target takes by name; NAME becomes --name. Any other option goes through ARGS.
-slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TOKENS SEQ_LEN DTYPE DEVICE OUT
-sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN DEVICE OUT
+slices_takes := MODEL PLANE PREV QUANT TO PARAMS TEXT CALIBRATION GRID BOUNDS TOKENS SEQ_LEN DTYPE STREAM NPROC DEVICE OUT
+sharpness_takes := MODEL TEXT PARAMS QUANT CALIBRATION TOKENS SEQ_LEN STREAM NPROC DEVICE OUT
 quantize_takes := MODEL QUANT SAVE TEXT CALIBRATION SEQ_LEN DEVICE
-evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE STREAM DEVICE OUT
+evaluate_takes := MODEL QUANT TEXT CALIBRATION TOKENS SEQ_LEN DTYPE STREAM NPROC DEVICE OUT
 train_takes := RECIPE CHANGES NPROC FORK OUT DEVICE MICRO_BATCH
 average_takes := RUN KIND WINDOW EVERY DECAY OUT
 lab_takes := SIZE EXPERIMENTS JOBS OUT
@@ -26,9 +26,15 @@ figures_takes := TABLES OUT
 study_takes := RUN QUANT MEASURE AVERAGE TEXT CALIBRATION CALIBRATION_WINDOWS TOKENS CURVATURE_TOKENS SEQ_LEN BATCH_SIZE ENGINE DEVICE OUT
 correlate_takes := TABLES X Y QUANTIZER GIVEN WHERE OUT
 view_takes := RESULTS SERVE OUT
-positional := MODEL RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
+verify_takes := FILE MODEL TEXT CALIBRATION CELLS SEED DEVICE
+positional := MODEL FILE RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
+
+# With NPROC, that many processes share the job, and the threads: docs/scale.md.
+# The other variable gives a rank that is started again the addresses of those that live (torch 2.13).
+threads = TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(( ($$(getconf _NPROCESSORS_ONLN) + $(NPROC) - 1) / $(NPROC) ))}
+landscape = $(if $(NPROC),$(threads) $(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape)
 
 # A misspelt name would be ignored otherwise, and the default drawn in its place.
 given := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
@@ -44,23 +50,23 @@ help: ## this menu
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@$(foreach target,slices sharpness quantize evaluate train average lab figures study correlate view,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
+	@$(foreach target,slices sharpness quantize evaluate train average lab figures study correlate view verify,echo '$(target) takes $($(target)_takes)' | fold -s -w 100;)
 	@echo "any other option through ARGS='--seed 1 --overwrite'; .venv/bin/landscape slice --help explains them all"
 
 slices: $(INSTALLED) ## render a loss basin: the bundled run, or MODEL=org/name@revision PREV=@revision QUANT=gptq-w3-g128 TEXT=wikitext
-	@$(BIN)/landscape slice '$(MODEL)' $(options)
+	@$(landscape) slice '$(MODEL)' $(options)
 
 sharpness: $(INSTALLED) ## Hessian eigenvalues, trace and density: the bundled run, or MODEL=… TEXT=…
-	@$(BIN)/landscape sharpness '$(MODEL)' $(options)
+	@$(landscape) sharpness '$(MODEL)' $(options)
 
 quantize: $(INSTALLED) ## quantize and look at the layers: the bundled run, or MODEL=… QUANT=awq-w4-g128 SAVE=directory
 	@$(BIN)/landscape quantize '$(MODEL)' '$(or $(QUANT),gptq-w3-g128)' $(options)
 
 evaluate: $(INSTALLED) ## what quantization costs, with intervals: the bundled run, or MODEL=… QUANT=rtn-w4-g128,nf4 TEXT=…
-	@$(BIN)/landscape evaluate '$(MODEL)' $(options)
+	@$(landscape) evaluate '$(MODEL)' $(options)
 
 train: $(INSTALLED) ## train a recipe: make train RECIPE=p1-160m-tiny CHANGES='text=corpus.jsonl seed=2' OUT=runs/mine
-	@$(if $(NPROC),$(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape) train '$(or $(RECIPE),analyses/lab/recipes/tiny.yaml)' $(CHANGES) $(options)
+	@$(landscape) train '$(or $(RECIPE),analyses/lab/recipes/tiny.yaml)' $(CHANGES) $(options)
 
 average: $(INSTALLED) ## average the last checkpoints of a run: make average RUN=runs/mine WINDOW=5 EVERY=500
 	@$(BIN)/landscape average '$(RUN)' $(options)
@@ -81,6 +87,9 @@ correlate: $(INSTALLED) ## how the columns of studies hang together, with interv
 view: OUT ?= figures/view
 view: $(INSTALLED) ## explore all results in the browser: those in figures/ and data/studies, or RESULTS=folder; SERVE=8000 follows them
 	@$(BIN)/landscape view $(or $(RESULTS),$(wildcard figures) data/studies) --open $(options)
+
+verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers again: make verify FILE=figures/slices/mine.h5 MODEL=… TEXT=…
+	@$(BIN)/landscape verify '$(or $(FILE),$(error make verify FILE=… names a stored result))' --model '$(MODEL)' $(options)
 
 test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
 	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)
@@ -111,9 +120,21 @@ bench-training: $(INSTALLED) ## tokens per second beside a plain loop; ARGS='--r
 bench-explorer: $(INSTALLED) ## sizes of pages, and how soon headless Chromium shows them; ARGS='--cells 201'
 	@$(BIN)/python benchmarks/explorer.py $(ARGS)
 
+bench-beyond: $(INSTALLED) ## a model larger than memory, under a limit (as root): evaluated, sliced, trace and λ_max; ARGS='--limit 512'
+	@$(BIN)/python -W ignore benchmarks/beyond_memory.py $(ARGS)
+
 bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
 	@$(BIN)/python -W ignore benchmarks/curvature.py $(ARGS)
+
+bench-plans: $(INSTALLED) ## bytes and operations that plans count, beside measured ones, at three sizes; ARGS='--only 16M'
+	@$(BIN)/python -W ignore benchmarks/plans.py $(ARGS)
+
+soak: $(INSTALLED) ## ten minutes of kills, full disks, dead ranks and damaged files: nothing lost, nothing wrong; ARGS='--minutes 60 --seed 1'
+	@$(BIN)/python -W ignore benchmarks/soak.py $(ARGS)
+
+fuzz: $(INSTALLED) ## damaged and hostile files by the hundred thousand: each read, or refused by name; ARGS='--inputs 20000 --seed 1'
+	@$(BIN)/python -W ignore benchmarks/fuzz.py $(ARGS)
 
 clean: ## remove what make made, but not your slices
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from landscape import inputs, models, quantize
+from landscape.arithmetic import exactly
 from landscape.config import AllocateConfig, EvaluateConfig, SharpnessConfig
 from landscape.errors import OptionError
 from landscape.evaluation import Evaluated, evaluate_model
@@ -44,6 +45,7 @@ class Allocation:
     results: Sequence[Evaluated]
 
 
+@exactly
 def allocate_bits(config: AllocateConfig, reporter: Reporter | None = None) -> Allocation:
     """Choose bits for every layer, and evaluate the choice beside all layers alike.
 
@@ -58,7 +60,7 @@ def allocate_bits(config: AllocateConfig, reporter: Reporter | None = None) -> A
     shared = {
         name: getattr(config, name)
         for name in ("text", "tokenizer", "seq_len", "packing", "bos", "seed", "device", "overwrite", "remote_code")
-    }
+    } | {"deterministic": config.deterministic}
     curved = measure_sharpness(
         SharpnessConfig(
             config.model, tokens=config.curvature_tokens, bottom=0, density_steps=0, layers=True,

@@ -16,20 +16,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import inputs, models, planes, quantize, slices
-from landscape.config import RANDOM, SliceConfig
-from landscape.errors import ModelError, OptionError, SliceError, StoreError
+from landscape import inputs, models, packed, planes, quantize, slices
+from landscape.arithmetic import exactly
+from landscape.config import RANDOM, WHOLE, SliceConfig
+from landscape.environment import attention_of, environment
+from landscape.errors import LandscapeError, ModelError, OptionError, SliceError, StoreError
 from landscape.files import lock
 from landscape.objective import TokenCrossEntropy, mean
+from landscape.ranks import Ranks, ranks
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
+from landscape.streaming import StreamedCrossEntropy, losses_on_places, quantize_to_scratch
 from landscape.texts import display_name
 from landscape.weights import Weights
 
 # Places along Θ_K → Θ̂_K, both ends among them: as many as are worth evaluating, and as many as look smooth.
 _PROFILE = {"dense": np.linspace(-0.25, 1.25, 31), "adaptive": np.linspace(-0.25, 1.25, 121)}
 _GRID = "101x101"
+_COPIES = 6  # of Θ that a plane takes while it is made: three points, two directions and a step between
 _SLACK = 1000  # evaluations by which the last step of a reconstruction may go beyond those allowed
 
 
@@ -51,7 +56,7 @@ class _Job:
     checkpoint: Checkpoint
     sources: planes.Sources
     text: inputs.Text
-    device: str
+    ranks: Ranks
     grid: tuple[int, int]
     bounds: slices.Bounds | None
 
@@ -71,7 +76,7 @@ class _Job:
             else [config.range_tolerance, config.loss_tolerance, config.max_evaluations, config.seed],
             "dtype": config.dtype,
             "batch_size": config.batch_size,
-            "device": torch.device(self.device).type,
+            "device": torch.device(self.ranks.device).type,
         }
         return key_of(everything)
 
@@ -83,18 +88,33 @@ class _Job:
         return path_of(self.config.out, self.checkpoint, *kind, *quantizers, self.key[:8])
 
 
+@exactly
 def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> SliceResult:
     """Make, or complete, the slice that `config` describes, and draw its page and figure.
+
+    Under torchrun all ranks evaluate; the first one does everything else, and tells the others what came out.
 
     Raises:
         LandscapeError: an input cannot be used; nothing is left half-written.
     """
-    reporter = reporter or Silent()
     planes.check_quantizers(config)
+    with ranks(models.pick_device(config.device)) as own:
+        result = None
+        if own.leads:
+            try:
+                result = _made(config, own, reporter or Silent())
+            except LandscapeError as error:
+                own.told(error)
+                raise
+        else:
+            _help(config, own)
+        return own.told(result)  # type: ignore[return-value]
+
+
+def _made(config: SliceConfig, own: Ranks, reporter: Reporter) -> SliceResult:
     is_line = config.plane == "line"
     grid = slices.parse_grid(config.grid, is_line) if config.grid else None
     bounds = _asked_bounds(config, is_line)
-    device = models.pick_device(config.device)
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
     text: inputs.Text | None = None
@@ -106,14 +126,20 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
             calibrate = any(quantizer.needs_calibration for quantizer in sources.quantizers)
             text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
         cells = grid or slices.parse_grid(text.defaults.grid if config.dense else _GRID)
-        job = _Job(config, checkpoint, sources, text, device, (cells[0], 1) if is_line else cells, bounds)
+        job = _Job(config, checkpoint, sources, text, own, (cells[0], 1) if is_line else cells, bounds)
         with lock(job.path):
             if _is_complete(job):
                 reporter.note(f"{job.path.name} was complete: nothing was evaluated again")
+                own.told(None)
                 return _draw(job.path, reporter)
             if loaded is None:
+                own.told(True)
                 reporter.stage(f"loading {checkpoint}")
-                loaded = inputs.load(config, checkpoint, text, device, config.dtype)
+                if _streams(job, reporter):
+                    folder = job.path.parent
+                    loaded = inputs.load_to_scratch(config, checkpoint, text, own.device, config.dtype, folder)
+                else:
+                    loaded = inputs.load(config, checkpoint, text, own.device, config.dtype)
             if config.plane == "checkpoints" and previous is None and config.prev is None:
                 reporter.note(
                     f"{checkpoint} has no known predecessor: the first axis is a random direction, "
@@ -126,6 +152,16 @@ def render_slice(config: SliceConfig, reporter: Reporter | None = None) -> Slice
     raise ModelError(f"model {checkpoint}: the checkpoints before it hold the same weights; name another with --prev")
 
 
+def _help(config: SliceConfig, own: Ranks) -> None:
+    """What every rank but the first does: load the same, and evaluate the places it is asked for."""
+    if not own.told(None):
+        return
+    checkpoint = resolve(config.model, remote_code=config.remote_code)
+    text = inputs.read_text(config, checkpoint, False, lambda note: None)
+    loaded = inputs.load(config, checkpoint, text, own.device, config.dtype)
+    slices.follow(losses_of(loaded.objective, config.dtype), loaded.theta, own)
+
+
 def _asked_bounds(config: SliceConfig, is_line: bool) -> slices.Bounds | None:
     if config.like:
         bounds = slices.union([slices.read(path.strip()).bounds for path in config.like.split(",")])
@@ -134,6 +170,19 @@ def _asked_bounds(config: SliceConfig, is_line: bool) -> slices.Bounds | None:
             raise OptionError(f"--like {config.like}: the slice of a {other}; expected that of a {kind}")
         return bounds
     return slices.parse_bounds(config.bounds, is_line) if config.bounds else None
+
+
+def _streams(job: _Job, reporter: Reporter) -> bool:
+    """Whether weights stay on the disk, and blocks are made one at a time."""
+    config, sources = job.config, job.sources
+    whole = [str(other) for other in sources.checkpoints if packed.is_packed(other)]
+    whole += [str(quantizer) for quantizer in sources.quantizers if quantizer.engine]
+    whole += ["several ranks"] if job.ranks.size > 1 else []
+    if config.stream == "always" and whole:
+        raise OptionError(f"--stream always with {whole[0]}: needs the whole model in memory; use --stream never")
+    if config.stream != "auto" or whole or config.plane in WHOLE:
+        return config.stream == "always"
+    return inputs.too_large(job.checkpoint, _COPIES, job.ranks.device, reporter.note)
 
 
 def _is_complete(job: _Job) -> bool:
@@ -153,23 +202,40 @@ def _is_complete(job: _Job) -> bool:
 
 def _span(job: _Job, loaded: inputs.Loaded, reporter: Reporter) -> planes.Span | None:
     """What spans the plane; None when another checkpoint should be tried as Θ_{K−1}."""
-    config = job.config
+    try:
+        device = job.ranks.device
+        return planes.span(workshop(job.config, job.checkpoint, job.sources, job.text, loaded, device, reporter))
+    except inputs.SameWeights:
+        if job.config.plane == "checkpoints" and job.config.prev is None:
+            return None
+        raise
+
+
+def workshop(
+    config: SliceConfig,
+    checkpoint: Checkpoint,
+    sources: planes.Sources,
+    text: inputs.Text,
+    loaded: inputs.Loaded,
+    device: str,
+    reporter: Reporter,
+) -> planes.Workshop:
+    """What planes are made with: other checkpoints and quantized weights are loaded and made as they are asked for."""
 
     def load(other: Checkpoint) -> Weights:
         reporter.stage(f"loading {other}")
-        return inputs.load_other(config, other, job.checkpoint, loaded, job.device)
+        return inputs.load_other(config, other, checkpoint, loaded, device)
 
     def quantized(quantizer: quantize.Quantizer) -> tuple[Weights, quantize.Report]:
         on_layer = reporter.stage(f"quantizing to {quantizer}")
-        calibration = job.text.calibration if quantizer.needs_calibration else None
+        calibration = text.calibration if quantizer.needs_calibration else None
+        if loaded.scratch is not None:
+            return quantize_to_scratch(
+                quantizer, loaded.model, loaded.theta, calibration, config.batch_size, loaded.scratch, on_layer
+            )
         return quantize.quantize(quantizer, loaded.model, calibration, config.batch_size, on_layer)
 
-    try:
-        return planes.span(planes.Workshop(config, job.checkpoint, job.sources, loaded, load, quantized))
-    except inputs.SameWeights:
-        if config.plane == "checkpoints" and config.prev is None:
-            return None
-        raise
+    return planes.Workshop(config, checkpoint, sources, loaded, load, quantized)
 
 
 def _fill(job: _Job, loaded: inputs.Loaded, chosen: planes.Span, reporter: Reporter) -> None:
@@ -178,23 +244,29 @@ def _fill(job: _Job, loaded: inputs.Loaded, chosen: planes.Span, reporter: Repor
     plane = slices.span(loaded.theta, chosen.first, chosen.second, chosen.points)
     is_new = config.overwrite or not job.path.exists()
     if is_new:
-        slices.create(job.path, _layout(job, plane, chosen, models.vocabulary_size(loaded.model)))
+        slices.create(job.path, _layout(job, plane, chosen, loaded))
     on_loss = reporter.stage("evaluating the slice")
-    losses = _losses(loaded.objective, config.dtype)
+    losses = slices.over(job.ranks, losses_of(loaded.objective, config.dtype))
     with slices.SliceWriter(job.path, job.key, plane.fingerprint()) as writer:
+        writer.go_on(_environment(job, loaded))
         slices.evaluate_points(writer, chosen.points, losses)
         if config.dense:
             slices.scan(writer, plane, losses, on_loss)
-            return
-        tolerance = (config.range_tolerance, config.loss_tolerance)
-        try:
-            slices.sample(writer, plane, losses, tolerance, config.seed, config.max_evaluations, on_loss)
-        except SliceError:
-            job.path.unlink()  # there will never be a picture in it
-            raise
+        else:
+            tolerance = (config.range_tolerance, config.loss_tolerance)
+            try:
+                slices.sample(writer, plane, losses, tolerance, config.seed, config.max_evaluations, on_loss)
+            except SliceError:
+                job.path.unlink()  # there will never be a picture in it
+                raise
+    slices.dismiss(job.ranks)
 
 
-def _losses(objective: TokenCrossEntropy, dtype: str) -> slices.Losses:
+def losses_of(objective: TokenCrossEntropy, dtype: str) -> slices.Losses:
+    """The loss as the scan computes it, and in float32."""
+    if isinstance(objective, StreamedCrossEntropy):
+        return losses_on_places(objective)
+
     def scan(weights: Weights) -> float:
         return mean(objective, weights)
 
@@ -204,7 +276,7 @@ def _losses(objective: TokenCrossEntropy, dtype: str) -> slices.Losses:
     return slices.Losses(scan, lambda weights: mean(exact, weights))
 
 
-def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int) -> slices.Layout:
+def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, loaded: inputs.Loaded) -> slices.Layout:
     places = [(point.alpha, point.beta) for point in plane.points.values()]
     line = slices.evenly if job.bounds else slices.with_zero  # bounds that were asked for are kept as they are
     bounds = job.bounds or _bounds(job, chosen, places)
@@ -220,7 +292,7 @@ def _layout(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int
         beta=line(*bounds.beta, job.grid[1]) if plane.v is not None else np.zeros(1),
         profile=_profile(job, plane),
         points=chosen.named,
-        attributes=_attributes(job, plane, chosen, vocabulary),
+        attributes=_attributes(job, plane, chosen, loaded),
         tables={"layers": columns} if columns else {},
         key=job.key,
         rows=0 if job.config.dense else job.config.max_evaluations + _SLACK,
@@ -241,7 +313,13 @@ def _profile(job: _Job, plane: slices.Plane) -> np.ndarray:
     return _PROFILE["dense" if job.config.dense else "adaptive"]
 
 
-def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary: int) -> dict[str, str | float | int]:
+def _environment(job: _Job, loaded: inputs.Loaded) -> str:
+    return json.dumps(environment(job.ranks.device, attention_of(loaded.model), job.ranks.size))
+
+
+def _attributes(
+    job: _Job, plane: slices.Plane, chosen: planes.Span, loaded: inputs.Loaded
+) -> dict[str, str | float | int]:
     """What the file says of itself: names and numbers, no path."""
     config, text = job.config, job.text
     resolved = {name: value for name, value in asdict(config).items() if name not in ("out", "overwrite", "like")}
@@ -256,6 +334,7 @@ def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary:
         "title": ", ".join(filter(None, (str(job.checkpoint), quantizers or f"plane: {config.plane}"))),
         "config": json.dumps(resolved),
         "versions": json.dumps(versions()),
+        "environment": _environment(job, loaded),
         "model": str(job.checkpoint),
         "model_identity": job.checkpoint.identity,
         "sources": json.dumps(job.sources.identity),
@@ -265,7 +344,7 @@ def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary:
         "about": chosen.about,
         "params": config.params,
         "quantizer": quantizers,
-        "vocabulary": vocabulary,
+        "vocabulary": models.vocabulary_size(loaded.model),
         "quantized_parameters": reports[0].quantized_parameters if reports else 0,
         "total_parameters": plane.origin.numel(),
         "weight_half": any(report.weight_half for report in reports),
@@ -277,7 +356,7 @@ def _attributes(job: _Job, plane: slices.Plane, chosen: planes.Span, vocabulary:
         "calibration_tokens": max([0, *(report.calibration_tokens for report in reports)]),
         "calibration_fingerprint": text.calibration.fingerprint if text.calibration is not None else "",
         "dtype": config.dtype,
-        "device": torch.device(job.device).type,
+        "device": torch.device(job.ranks.device).type,
         "seed": config.seed,
         "weight_norm": plane.origin.norm(),
         **chosen.attributes,

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from landscape.errors import ModelError
 from landscape.head import answering
@@ -38,16 +39,26 @@ class Walk:
 
     Between two blocks the hidden states of all of them are held: on the device `keep`, or where they come to be.
     Everything here raises ModelError where the model does not call its blocks one after the other, each on what the one
-    before put out.
+    before put out; with `strict` also where anything but these hidden states tells a block about other weights than its
+    own, as embeddings by layer do.
+
+    Attributes:
+        hidden: the hidden states of each batch; None before the first block.
 
     Raises:
         ModelError: the model has no blocks.
     """
 
-    def __init__(self, model: nn.Module, ids: Sequence[Tensor], keep: torch.device | str | None = None) -> None:
-        self.model, self.blocks, self.ids, self.keep = model, decoder_blocks(model)[1], ids, keep
-        # hidden states and, of blocks that put out several things, the others: some go on to the next block too
-        self._hidden: list[Tensor | None] = [None] * len(ids)
+    def __init__(
+        self,
+        model: nn.Module,
+        ids: Sequence[Tensor],
+        keep: torch.device | str | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.model, self.blocks, self.ids, self.keep, self.strict = model, decoder_blocks(model)[1], ids, keep, strict
+        self.hidden: list[Tensor | None] = [None] * len(ids)
+        # of blocks that put out several things, the others: some go on to the next block too
         self._rest: list[tuple[Any, ...] | None] = [None] * len(ids)
 
     def step(self, index: int, on_batch: Callable[[], None] = lambda: None) -> None:
@@ -61,16 +72,21 @@ class Walk:
         output = self.run(index, batch)
         if isinstance(output, tuple | list):
             output, self._rest[batch] = output[0], tuple(output[1:])
-        self._hidden[batch] = output if self.keep is None else output.to(self.keep)
+        self.hidden[batch] = output if self.keep is None else output.to(self.keep)
 
     def run(self, index: int, batch: int) -> Any:
         """What block `index` puts out for a batch that has come as far; nothing moves on."""
-        own = self.blocks[index].forward
+        own, differentiates = self.blocks[index].forward, torch.is_grad_enabled()
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            raise _Done(own(*args, **kwargs))
+            came = args[0] if args else kwargs["hidden_states"]
+            others = [value for value in tree_leaves((args, kwargs)) if value is not came]
+            if self.strict and index and any(isinstance(v, Tensor) and v.requires_grad for v in others):
+                raise self._unlike(f"block {index} is told more about other weights than hidden states")
+            with torch.set_grad_enabled(differentiates):
+                raise _Done(own(*args, **kwargs))
 
-        with self._passing(batch, index, forward):
+        with self._passing(batch, index, forward), torch.set_grad_enabled(differentiates or self.strict):
             try:
                 self.model(input_ids=self.ids[batch], use_cache=False)
             except _Done as done:
@@ -94,7 +110,7 @@ class Walk:
         self, batch: int, index: int, forward: Callable[..., Any] | None = None, arrived: bool = True
     ) -> Iterator[None]:
         """Blocks before `index` hand on what the batch has come to, or what comes in. Block `index` runs `forward`."""
-        hidden, rest = self._hidden[batch] if arrived else None, self._rest[batch]
+        hidden, rest = self.hidden[batch] if arrived else None, self._rest[batch]
         passed: list[Tensor] = []
 
         def call(own: int, *args: Any, **kwargs: Any) -> Any:

@@ -1,40 +1,27 @@
-"""The command line: parse, call one function below, print.
-
-Options are generated from the dataclasses of `landscape.config`; torch and transformers load only when a job runs.
-"""
+"""The commands: what each is for, in words; the one function that it calls; what it prints."""
 
 from __future__ import annotations
 
-import inspect
-import logging
-import os
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import MISSING, fields
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 import typer
 
-from landscape import interrupts
+from landscape.command import Printer, app, job, run
 from landscape.config import (
     AllocateConfig,
     AverageConfig,
     CorrelateConfig,
     EvaluateConfig,
     FrontierConfig,
+    PlanConfig,
     QuantizeConfig,
     SharpnessConfig,
     SliceConfig,
     StudyConfig,
     TrainConfig,
+    VerifyConfig,
     ViewConfig,
 )
-from landscape.errors import LandscapeError
-
-Printer = Callable[[Any, list[str], float], None]  # a console, what to note, seconds that it took
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.callback()
@@ -42,70 +29,7 @@ def _root() -> None:
     """Loss-landscape geometry of quantized language models."""
 
 
-def _job(
-    name: str, config: type, shorter: str | None = None, models: bool = True
-) -> Callable[[Callable[..., Printer]], None]:
-    """A command with the options of `config`: runs the job, and the printer that it returns when progress is over.
-
-    `shorter` says what takes less time, where that is not fewer tokens; `models`, whether any is loaded.
-    """
-
-    def wrap(job: Callable[..., Printer]) -> None:
-        def command(**options: Any) -> None:
-            resolved = config(**options)
-            if models:
-                _quiet_libraries()
-            from rich.console import Console
-
-            from landscape.terminal import TerminalReporter
-
-            started = time.monotonic()
-            advice = {} if shorter is None else {"shorter": shorter}
-            try:
-                with interrupts.heard(), TerminalReporter(Console(stderr=True), **advice) as reporter:
-                    printer = job(resolved, reporter)
-            except KeyboardInterrupt:
-                print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-                sys.exit(130)
-            printer(Console(), reporter.notes, time.monotonic() - started)
-
-        parameters = _parameters(config)
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        command.__doc__ = (job.__doc__ or "").replace(r"\b", "\b")  # click keeps lines after \b
-        app.command(name)(command)
-
-    return wrap
-
-
-def _parameters(config: type) -> list[inspect.Parameter]:
-    """A job's fields with type, default and help: what it is about first, then its own options, then those of all."""
-    types = get_type_hints(config)
-    named = [field for field in fields(config) if field.default is MISSING and field.default_factory is MISSING]
-    options = [field for field in fields(config) if field not in named]
-    own = [field for field in options if field.name in config.__annotations__]
-    shared = [field for field in options if field.name not in config.__annotations__]
-    parameters = []
-    for field in named + own + shared:
-        about: dict[str, Any] = {"help": field.metadata["help"]}
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if field.default is MISSING:
-            kind = typer.Argument(show_default=False, **about)
-        else:
-            flag = [f"--{field.name.replace('_', '-')}"]  # named, or typer adds a --no- form to every switch
-            kind = typer.Option(*flag, **about)
-        parameters.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if default is MISSING else default,
-                annotation=Annotated[types[field.name], kind],
-            )
-        )
-    return parameters
-
-
-@_job("slice", SliceConfig)
+@job("slice", SliceConfig, ranks=True)
 def _slice(config: SliceConfig, reporter: Any) -> Printer:
     r"""The loss on the plane through a checkpoint, an earlier one and the quantized weights.
 
@@ -128,7 +52,7 @@ def _slice(config: SliceConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_summary(console, result, notes, seconds)
 
 
-@_job("sharpness", SharpnessConfig)
+@job("sharpness", SharpnessConfig, ranks=True)
 def _sharpness(config: SharpnessConfig, reporter: Any) -> Printer:
     r"""Curvature of the loss: Hessian eigenvalues, trace and spectral density, each with its error.
 
@@ -153,7 +77,7 @@ def _sharpness(config: SharpnessConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_sharpness(console, result, notes, seconds)
 
 
-@_job("evaluate", EvaluateConfig)
+@job("evaluate", EvaluateConfig, ranks=True)
 def _evaluate(config: EvaluateConfig, reporter: Any) -> Printer:
     r"""What quantization costs: the loss of a model and of each quantized version of it, on the same text.
 
@@ -176,7 +100,7 @@ def _evaluate(config: EvaluateConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_evaluations(console, result, notes, seconds)
 
 
-@_job("quantize", QuantizeConfig)
+@job("quantize", QuantizeConfig)
 def _quantize(config: QuantizeConfig, reporter: Any) -> Printer:
     r"""Quantize a model, say layer by layer what that did, and keep the dense result.
 
@@ -195,7 +119,7 @@ def _quantize(config: QuantizeConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_quantized(console, result, notes, seconds)
 
 
-@_job("frontier", FrontierConfig, models=False)
+@job("frontier", FrontierConfig, models=False)
 def _frontier(config: FrontierConfig, reporter: Any) -> Printer:
     r"""Loss against size, over evaluations of several models and quantizers: is larger and quantized better?
 
@@ -216,7 +140,7 @@ def _frontier(config: FrontierConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_frontier(console, result)
 
 
-@_job("train", TrainConfig, "")
+@job("train", TrainConfig, "", ranks=True)
 def _train(config: TrainConfig, reporter: Any) -> Printer:
     r"""Train a recipe: a run of checkpoints that every other command reads, with its log.
 
@@ -250,7 +174,7 @@ def _recipes() -> None:
         print(f"{name:<20}{text}")
 
 
-@_job("average", AverageConfig)
+@job("average", AverageConfig)
 def _average(config: AverageConfig, reporter: Any) -> Printer:
     r"""The mean of several checkpoints, as a checkpoint: LAWA, an exponential moving average, a soup.
 
@@ -269,7 +193,7 @@ def _average(config: AverageConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_averaged(console, result, notes)
 
 
-@_job("study", StudyConfig, "; fewer checkpoints (@every=4) take in proportion")
+@job("study", StudyConfig, "; fewer checkpoints (@every=4) take in proportion")
 def _study(config: StudyConfig, reporter: Any) -> Printer:
     r"""A whole training run: loss, quantization error, curvature and steps of every checkpoint, as one table.
 
@@ -291,7 +215,7 @@ def _study(config: StudyConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_study(console, result, notes, seconds)
 
 
-@_job("allocate", AllocateConfig)
+@job("allocate", AllocateConfig)
 def _allocate(config: AllocateConfig, reporter: Any) -> Printer:
     r"""Which layers need more bits: those where curvature and rounding errors meet, for a budget of bits.
 
@@ -311,7 +235,7 @@ def _allocate(config: AllocateConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_allocation(console, result, notes, seconds)
 
 
-@_job("correlate", CorrelateConfig, models=False)
+@job("correlate", CorrelateConfig, models=False)
 def _correlate(config: CorrelateConfig, reporter: Any) -> Printer:
     r"""How columns of a study hang together: Pearson, Spearman and Kendall, with intervals that know of drift.
 
@@ -333,7 +257,7 @@ def _correlate(config: CorrelateConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: print_correlations(console, result, not config.linear)
 
 
-@_job("view", ViewConfig, models=False)
+@job("view", ViewConfig, models=False)
 def _view(config: ViewConfig, reporter: Any) -> Printer:
     r"""Show what is stored: pages to explore in a browser, and an index where there are several.
 
@@ -355,34 +279,61 @@ def _view(config: ViewConfig, reporter: Any) -> Printer:
     return lambda console, notes, seconds: finish(console)
 
 
-def _quiet_libraries() -> None:
-    """Leave the terminal to our own progress: the libraries' bars and advice stay away, their errors do not."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-    for name in ("torchao", "torch.utils._pytree"):  # transformers imports torchao where it is, for all models
-        logging.getLogger(name).setLevel(logging.ERROR)
-    import transformers
+@job("plan", PlanConfig)
+def _plan(config: PlanConfig, reporter: Any) -> Printer:
+    r"""What a job would hold where, and how long it would take, before it is begun.
 
-    transformers.utils.logging.disable_progress_bar()
+    The model's own code runs without numbers, on its configuration alone: operations and bytes are counted. Where a
+    job does not fit, it says what would.
+
+    \b
+    The curvature of a model that is not here, on this machine:
+      landscape plan sharpness EleutherAI/pythia-160m
+    A larger one on eight GPUs of 80 GB, each of which does 50·10¹² operations a second in float32:
+      landscape plan sharpness allenai/OLMo-2-0325-32B --ranks 8 --shard --memory 80 --tflops 50 --batch-size 1
+    """
+    from landscape.plan_table import print_plan
+    from landscape.planning import plan_job
+
+    found, remedies = plan_job(config)
+    return lambda console, notes, seconds: print_plan(console, found, remedies)
+
+
+@job("verify", VerifyConfig)
+def _verify(config: VerifyConfig, reporter: Any) -> Printer:
+    r"""Does this file tell the truth? Computes some of its numbers again and holds them to what is stored.
+
+    Finds the inputs by the configuration in the file and tells them by their hashes, then computes named points, cells,
+    windows, eigenvalues, probes and rows taken by chance. Prints what is stored, what came out, the difference, and
+    how large it may be and why: none on the same machine, rounding elsewhere. Writes nothing. Exit code 0: the
+    truth; 1: not the truth; 2: cannot be checked, as an input is missing or is another one.
+
+    \b
+    A slice of a model of the Hub, by what the file says:
+      landscape verify pythia.h5
+    What lay on a disk is known by its name only, and has to be named again:
+      landscape verify figures/slices/mine.h5 --model runs/mine --text held-out.jsonl
+    More of it, and the same choice as another time:
+      landscape verify mine.h5 --model runs/mine --text held-out.jsonl --cells 100 --seed 7
+    A study, with the files its rows were made from:
+      landscape verify figures/study --model runs/mine --text held-out.jsonl --cells 2
+    """
+    from landscape.verify_table import print_verdict
+    from landscape.verifying import verify_file
+
+    verdict = verify_file(config, reporter)
+
+    def show(console: Any, notes: list[str], seconds: float) -> None:
+        print_verdict(console, verdict, notes, seconds)
+        if not verdict.holds:
+            raise typer.Exit(1)
+
+    return show
 
 
 def main() -> None:
     """Run the command; a `LandscapeError` or a wrong option is one line on stderr and exit code 2."""
-    try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except LandscapeError as error:
-        sys.exit(_fail(str(error)))
-    except Exception as error:
-        if not hasattr(error, "format_message"):  # a usage error of typer's, whichever click it carries
-            raise
-        sys.exit(_fail(error.format_message().replace("Value error, ", "")))  # a choice's, left over by typer
-
-
-def _fail(message: str) -> int:
-    if message:
-        print(f"landscape: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    run()
 
 
 if __name__ == "__main__":

@@ -75,6 +75,10 @@ def _rows(config: CorrelateConfig) -> Sequence[Row]:
     patterns = [word.strip() for word in config.where.split(",") if word.strip()]
     rows = [row for row in table.read_all(map(Path, config.tables)) if row["kind"] == "checkpoint"]
     chosen = [row for row in rows if not patterns or any(fnmatchcase(row["run"], each) for each in patterns)]
+    if not rows or any("delta_q" not in row for row in rows):
+        raise StudyError(
+            f"{', '.join(config.tables)}: no table of checkpoints, or an empty one; expected study.parquet"
+        )
     if not chosen:
         runs = ", ".join(sorted({row["run"] for row in rows})[:5])
         raise StudyError(f"--where {config.where}: fits no run of {len(rows)} rows; expected patterns over {runs}")

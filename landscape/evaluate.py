@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from landscape.objective import Batch, TokenCrossEntropy
+from landscape.ranks import ALONE, Ranks
 
 _AT_ONCE = 1 << 22  # draws times windows held at a time
 
@@ -79,14 +80,19 @@ def window_losses(
     objective: TokenCrossEntropy,
     weights: Mapping[str, Tensor],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    ranks: Ranks = ALONE,
 ) -> WindowLosses:
-    """The losses of every window at `weights`, without gradients. May be NaN or infinite: that is a result."""
+    """The losses of every window at `weights`, without gradients. May be NaN or infinite: that is a result.
+
+    Of several `ranks` each evaluates some of the batches, and all get the losses of all.
+    """
     sums: list[Tensor] = []
+    own = ranks.share(len(objective.batches))
     with torch.no_grad():
-        for batch in objective.batches:
-            sums.append(objective.by_window(weights, batch))
-            on_progress(len(sums), len(objective.batches))
-    return WindowLosses.of(sums, objective.batches)
+        for found in objective.windows(weights, own):
+            sums.append(found)
+            on_progress(len(sums), len(own))
+    return WindowLosses.of(ranks.merged([each.cpu() for each in sums]), objective.batches)
 
 
 def compare(theta: WindowLosses, theta_hat: WindowLosses, draws: int = 2000, seed: int = 0) -> Comparison:

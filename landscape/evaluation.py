@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,10 @@ import numpy as np
 import torch
 
 from landscape import inputs, models, packed, quantize
+from landscape.arithmetic import exactly
 from landscape.config import EvaluateConfig
+from landscape.digests import DIGEST, check_digest, with_digest
+from landscape.environment import attention_of, environment
 from landscape.errors import OptionError, StoreError
 from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, window_losses
 from landscape.evaluation_step import Step
@@ -27,6 +31,7 @@ from landscape.evaluation_tasks import Exam
 from landscape.files import lock, write_whole
 from landscape.mapped import stored_parameters
 from landscape.memory import available
+from landscape.ranks import Ranks, ranks
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
@@ -35,8 +40,17 @@ from landscape.texts import display_name
 from landscape.tokens import predicted_bytes
 from landscape.weights import Weights
 
-_SCHEMA = 1
+_SCHEMA = 2
+_READABLE = (1, _SCHEMA)  # files of schema 1 have no digest
 NONE = "none"
+_FACTS: dict[type, tuple[str, ...]] = {
+    str: (
+        *("key", "model", "model_identity", "quantizer", "text", "tokens_fingerprint"),
+        *("calibration_fingerprint", "dtype", "device"),
+    ),
+    int: ("total_parameters", "eval_tokens", "eval_windows", "seq_len", "predicted_bytes"),
+    dict: ("comparison", "windows", "report", "tasks", "config", "versions"),
+}
 _FILLED = 0.8  # of the free memory, by weights
 
 
@@ -96,7 +110,7 @@ class _Job:
     text: inputs.Text
     exam: Exam | None
     step: Step | None
-    device: str
+    ranks: Ranks
 
     def key(self, way: _Way) -> str:
         """SHA-256 over everything that changes the numbers."""
@@ -116,7 +130,7 @@ class _Job:
                 "questions": self.exam.asked.fingerprint if self.exam is not None else None,
                 "draws": config.draws,
                 "seed": config.seed,
-                "device": torch.device(self.device).type,
+                "device": torch.device(self.ranks.device).type,
             }
         )
 
@@ -126,17 +140,24 @@ class _Job:
         return path_of(self.config.out, self.checkpoint, name, self.key(way)[:8], suffix=".json")
 
 
+@exactly
 def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> list[Evaluated]:
     """Evaluate what `config` describes, one result per quantizer, in its order.
+
+    Under torchrun all ranks run this in lockstep, each on some of the windows; the first one quantizes, asks questions,
+    takes products and writes.
 
     Raises:
         LandscapeError: an input cannot be used; the results of quantizers before it are kept.
     """
-    reporter = reporter or Silent()
+    with ranks(models.pick_device(config.device)) as own:
+        return _evaluated(config, own, (reporter or Silent()) if own.leads else Silent())
+
+
+def _evaluated(config: EvaluateConfig, own: Ranks, reporter: Reporter) -> list[Evaluated]:
     if config.out.suffix == ".json" or (config.out.exists() and not config.out.is_dir()):
         raise OptionError(f"--out {config.out}: expected a directory; every quantizer gets a file of its own in it")
     quantizers = _quantizers(config.quant)
-    device = models.pick_device(config.device)
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
     named = [name.strip() for name in (config.packed or "").split(",") if name.strip()]
@@ -147,28 +168,29 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
     if config.tasks is not None:
         exam = Exam.prepare(config, inputs.load_tokenizer(config, checkpoint), reporter)
     step = Step.prepare(config, checkpoint, text) if config.second_order else None
-    job = _Job(config, checkpoint, text, exam, step, device)
+    job = _Job(config, checkpoint, text, exam, step, own)
     loaded: inputs.Loaded | None = None
     theta: WindowLosses | None = None
     complete = 0
     notes: dict[str, list[str]] = {}
     for way in ways:
         path = job.path(way)
-        with lock(path):
-            if not config.overwrite and path.exists() and read(path).facts["key"] == job.key(way):
+        with lock(path) if own.leads else nullcontext():
+            if own.told(_is_there(job, way)):
                 complete += 1
                 continue
             if loaded is None or theta is None:
                 reporter.stage(f"loading {checkpoint}")
                 streams = _streams(job, ways, reporter)
-                loaded = inputs.load(config, checkpoint, text, device, config.dtype, streams=streams)
+                loaded = inputs.load(config, checkpoint, text, own.device, config.dtype, streams=streams)
                 on_batch = reporter.stage("evaluating Θ")
                 if streams:
                     theta = streamed_losses(loaded.objective, on_progress=on_batch).losses
                 else:
-                    theta = window_losses(loaded.objective, loaded.theta, on_batch)
+                    theta = window_losses(loaded.objective, loaded.theta, on_batch, own)
             content, said = _measured(job, way, loaded, theta, reporter)
-            write_whole(path, content)
+            if own.leads:
+                write_whole(path, content)
             for note in said:
                 notes.setdefault(note, []).append(str(way))
     for note in exam.notes() if exam is not None else []:
@@ -177,7 +199,15 @@ def evaluate_model(config: EvaluateConfig, reporter: Reporter | None = None) -> 
         reporter.note(f"{', '.join(names)}: {note}")
     if complete:
         reporter.note(f"{complete} of {len(ways)} results were there already and were not evaluated again")
-    return [read(job.path(way)) for way in ways]
+    return own.told([read(job.path(way)) for way in ways] if own.leads else [])
+
+
+def _is_there(job: _Job, way: _Way) -> bool:
+    """Whether the result of `way` needs nothing; only the leader looks."""
+    path = job.path(way)
+    if not job.ranks.leads or job.config.overwrite or not path.exists():
+        return False
+    return bool(read(path).facts["key"] == job.key(way))
 
 
 def read(path: Path) -> Evaluated:
@@ -188,8 +218,7 @@ def read(path: Path) -> Evaluated:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["kind"] != "evaluation" or content["schema"] != _SCHEMA:
-            raise KeyError("kind")
+        _check(content)
         measured = {name: Estimate(**estimate) for name, estimate in content["comparison"].items()}
         return Evaluated(
             path,
@@ -202,8 +231,29 @@ def read(path: Path) -> Evaluated:
         )
     except FileNotFoundError as error:
         raise StoreError(f"{path}: no such file; expected one that 'landscape evaluate' wrote") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{path}: not an evaluation; expected a file that 'landscape evaluate' wrote") from error
+
+
+def _check(content: Any) -> None:
+    """Raise `ValueError` where what the tables and figures need is not there, or of another kind."""
+    if content["kind"] != "evaluation" or content["schema"] not in _READABLE:
+        raise ValueError("kind")
+    if content["schema"] == _SCHEMA or DIGEST in content:
+        check_digest(content)
+    for kind, names in _FACTS.items():
+        if odd := [name for name in names if not isinstance(content[name], kind)]:
+            raise ValueError(odd[0])
+    counts = [*content["windows"]["predicted"], *(content[name] for name in _FACTS[int])]
+    if not all(isinstance(count, int) and 0 <= count < 1 << 62 for count in counts) or not content["predicted_bytes"]:
+        raise ValueError("counts")
+    numbers = [number for estimate in content["comparison"].values() for number in estimate.values()]
+    if content["report"]:
+        numbers += [content["report"]["bits"], content["report"]["bits_per_weight"]]
+    if not all(
+        isinstance(number, int | float) and (not isinstance(number, int) or number < 1 << 62) for number in numbers
+    ):
+        raise ValueError("numbers")
 
 
 def _quantizers(names: str) -> tuple[_Way, ...]:
@@ -230,9 +280,13 @@ def _measured(
         report, notes = stored_report(done.report), done.report.notes
     elif way != _Way():
         began = time.monotonic()
-        weights, report, notes = _theta_hat(job, way, loaded, reporter)
+        if job.ranks.leads:
+            weights, report, notes = _theta_hat(job, way, loaded, reporter)
+        weights = Weights(job.ranks.given(weights or loaded.theta, loaded.theta))
         seconds = time.monotonic() - began
-        theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {way}"))
+        theta_hat = window_losses(loaded.objective, weights, reporter.stage(f"evaluating {way}"), job.ranks)
+    if not job.ranks.leads:
+        return b"", notes
     comparison = compare(theta, theta_hat, job.config.draws, job.config.seed)
     content = _facts(job, way, loaded) | {
         "comparison": asdict(comparison),
@@ -246,7 +300,8 @@ def _measured(
         "step": job.step.measure(loaded, job.text, weights, str(way), reporter) if job.step and weights else {},
         "quantize_seconds": round(seconds, 3),
     }
-    return json.dumps(content, indent=1, default=_plain).encode(), notes
+    plain = json.loads(json.dumps(content, default=_plain))
+    return json.dumps(with_digest(plain), indent=1).encode(), notes
 
 
 def _theta_hat(
@@ -267,12 +322,14 @@ def _streams(job: _Job, ways: Sequence[_Way], reporter: Reporter) -> bool:
     """Whether blocks are taken out of the file one at a time."""
     config = job.config
     whole = [way for way in ways if way.packed is not None or (way.quantizer is not None and way.quantizer.engine)]
+    if config.stream == "always" and job.ranks.size > 1:
+        raise OptionError("--stream always under torchrun: blocks pass through one process; leave torchrun out")
     if config.stream == "always" and whole:
         raise OptionError(f"--stream always with {whole[0]}: needs the whole model in memory; use --stream never")
-    if config.stream != "auto" or whole or job.exam is not None or job.step is not None:
+    if config.stream != "auto" or whole or job.exam is not None or job.step is not None or job.ranks.size > 1:
         return config.stream == "always"
     needed = 4 * stored_parameters(job.checkpoint) * (1 if set(ways) == {_Way()} else 2)
-    free = available(job.device)
+    free = available(job.ranks.device)
     if needed <= _FILLED * free:
         return False
     reporter.note(f"streamed block by block: float32 weights take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
@@ -310,6 +367,7 @@ def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
         "model": str(job.checkpoint),
         "model_identity": job.checkpoint.identity,
         "quantizer": str(way),
+        "quantizer_identity": way.identity,
         "total_parameters": loaded.theta.numel(),
         "text": display_name(config.text),
         "eval_tokens": text.evaluation.n_tokens,
@@ -319,9 +377,10 @@ def _facts(job: _Job, way: _Way, loaded: inputs.Loaded) -> dict[str, Any]:
         "tokens_fingerprint": text.evaluation.fingerprint,
         "calibration_fingerprint": calibration.fingerprint if calibration is not None else "",
         "dtype": config.dtype,
-        "device": torch.device(job.device).type,
+        "device": torch.device(job.ranks.device).type,
         "config": resolved,
         "versions": versions() | ({"lm_eval": version("lm_eval")} if job.exam is not None else {}),
+        "environment": environment(job.ranks.device, attention_of(loaded.model), job.ranks.size),
     }
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: locks, writing under a temporary name, and what a disk may refuse."""
+"""Files that are whole or not there: locks, writing under a temporary name, what a disk may refuse, what is damaged."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import filelock
 
@@ -24,11 +25,23 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         StoreError: the disk is full, or the place cannot be written.
     """
+    with writing_whole(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def writing_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is at `path` as soon as all went well; directories on the way are made.
+
+    Raises:
+        StoreError: the disk is full, or the place cannot be written.
+    """
     partial = path.with_name(f".{path.name}.partial")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_bytes(content)
+            with partial.open("wb") as file:
+                yield file
             partial.replace(path)
         finally:  # within: where nothing can be written, nothing can be removed either
             partial.unlink(missing_ok=True)
@@ -46,11 +59,13 @@ def lock(path: Path, option: str = "--out") -> Iterator[None]:
     try:
         with disk_errors(path, option):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(own, timeout=0):
+            held = filelock.FileLock(own, timeout=0).acquire()
+        with held:
             try:
                 yield
             finally:  # contenders look whether the file they locked still has a name
-                own.unlink(missing_ok=True)
+                with suppress(OSError):  # the disk may have become one that cannot be written
+                    own.unlink(missing_ok=True)
     except filelock.Timeout as error:
         if not own.exists():  # no file can be made there, which looks the same from within
             raise StoreError(f"{path}: cannot be written; name another place with {option}") from error
@@ -75,6 +90,37 @@ def turn(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(own):
             yield
+
+
+def on_disk(name: str) -> Path | None:
+    """The path that `name` says, `~` understood; None where nothing lies there, or it is no path."""
+    try:
+        path = Path(name).expanduser()
+        return path if name and path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, nobody's home, a zero byte
+        return None
+
+
+@contextmanager
+def reading(path: Path, todo: str) -> Iterator[None]:
+    """Turn whatever a library raises of a damaged file into one line about `path`; `todo` says what to do about it.
+
+    Raises:
+        StoreError: not there, damaged, or larger than the memory.
+    """
+    try:
+        yield
+    except LandscapeError:
+        raise
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: no such file") from error
+    except PermissionError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); ask its owner") from error
+    except MemoryError as error:
+        raise StoreError(f"{path}: too large for the memory there is") from error
+    except Exception as error:  # each library has its own kinds, and each means that this file is not what it was
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise StoreError(f"{path}: damaged ({said}); {todo}") from error
 
 
 @contextmanager

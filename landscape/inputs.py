@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from landscape import models, packed
+from landscape import heap, models, packed
 from landscape.config import RANDOM, SharpnessConfig, SliceConfig, TextConfig
 from landscape.errors import ModelError, OptionError, TextError
-from landscape.mapped import load_mapped
+from landscape.mapped import load_mapped, masters, stored_parameters
+from landscape.memory import available
 from landscape.objective import TokenCrossEntropy, batches
+from landscape.ranks import Ranks
 from landscape.references import Checkpoint, predecessors, resolve
+from landscape.scratch import Scratch
+from landscape.sharded import ShardedCrossEntropy, cut_evenly, load_sharded
+from landscape.streaming import StreamedCrossEntropy
 from landscape.texts import display_name, documents
 from landscape.tokens import WindowReader, Windows, check_vocabulary
 from landscape.weights import Weights, check_same_space
@@ -34,6 +40,8 @@ class Defaults:
 
 PROTOCOL = Defaults(2048, 600_000, 204_800, 1024, "31x31")  # arXiv 2510.06213: slices; 100 sequences for curvature
 SMALL = Defaults(2048, 4096, 4096, 128, "21x21")  # for models whose context is shorter than the protocol's windows
+
+_FILLED = 0.8  # of the free memory, by weights
 
 Note = Callable[[str], None]
 
@@ -54,13 +62,14 @@ class Text:
 class Loaded:
     """A model on its device, its weights Θ (sharing the model's memory) and the objective.
 
-    With `streams` its blocks stay in the file, and Θ with them.
+    With `streams` its blocks stay in the file, and Θ with them; with `scratch` Θ lies there, and what is made of it.
     """
 
     model: nn.Module
     theta: Weights
     objective: TokenCrossEntropy
     streams: bool = False
+    scratch: Scratch | None = None
 
 
 def load_tokenizer(config: TextConfig, checkpoint: Checkpoint) -> Any:
@@ -135,6 +144,8 @@ def load(
         ModelError: it cannot be loaded.
         TextError: the tokenizer's ids go beyond the model's vocabulary.
     """
+    if streams:
+        heap.give_back()
     read = load_mapped if streams else models.load_model
     model = read(checkpoint, device, remote_code=config.remote_code)
     for windows in (text.evaluation, text.calibration):
@@ -142,6 +153,45 @@ def load(
             check_vocabulary(windows, models.vocabulary_size(model))
     cut = batches(text.evaluation, config.batch_size, device)
     return Loaded(model, Weights.of(model), TokenCrossEntropy(model, cut, getattr(torch, dtype), recomputes), streams)
+
+
+def load_to_scratch(
+    config: TextConfig, checkpoint: Checkpoint, text: Text, device: str, dtype: str, folder: Path
+) -> Loaded:
+    """As `load`, for jobs that need more copies of Θ than memory holds: all of them are in scratch space in `folder`.
+
+    Raises:
+        ModelError, TextError: as `load`.
+        StoreError: `folder` has no room for them.
+    """
+    loaded = load(config, checkpoint, text, device, dtype, streams=True)
+    scratch = Scratch(folder)
+    theta = masters(loaded.model, device, scratch)
+    streamed = StreamedCrossEntropy(loaded.model, loaded.objective.batches, loaded.objective.dtype)
+    return Loaded(loaded.model, theta, streamed, True, scratch)
+
+
+def load_in_pieces(config: TextConfig, checkpoint: Checkpoint, text: Text, ranks: Ranks) -> Loaded:
+    """As `load`, a piece of Θ on every rank; Θ itself is a copy of what the model computes with.
+
+    Raises:
+        ModelError, TextError: as `load`.
+        OptionError: fewer windows than ranks.
+    """
+    cut = cut_evenly(text.evaluation, config.batch_size, ranks)
+    model = load_sharded(checkpoint, ranks, config.remote_code)
+    check_vocabulary(text.evaluation, models.vocabulary_size(model))
+    objective = ShardedCrossEntropy(model, cut, ranks)
+    return Loaded(model, Weights(objective.pieces.rows).clone(), objective)
+
+
+def too_large(checkpoint: Checkpoint, copies: int, device: str, note: Note) -> bool:
+    """Whether memory does not hold so many copies of Θ in float32; says so."""
+    needed, free = 4 * copies * stored_parameters(checkpoint), available(device)
+    if needed <= _FILLED * free:
+        return False
+    note(f"streamed block by block: {copies} copies of Θ take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
+    return True
 
 
 def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:
@@ -176,7 +226,10 @@ def load_other(
     theta = loaded.theta
     if packed.is_packed(previous):
         return packed.load_dense(previous, theta, loaded.model)[0]
-    weights = Weights.of(models.load_model(previous, device, remote_code=config.remote_code))
+    if loaded.scratch is not None:
+        weights = loaded.scratch.weights(Weights.of(load_mapped(previous, remote_code=config.remote_code)))
+    else:
+        weights = Weights.of(models.load_model(previous, device, remote_code=config.remote_code))
     try:
         check_same_space(theta, weights)
     except ModelError as error:

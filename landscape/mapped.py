@@ -7,19 +7,21 @@ for good, a block only while it is needed.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from landscape.blocks import decoder_blocks
 from landscape.errors import ModelError
 from landscape.models import first_line, read_model
 from landscape.references import Checkpoint
+from landscape.scratch import Scratch
+from landscape.shards import shards
+from landscape.weights import Weights
 
 _FLOATS = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
@@ -55,16 +57,34 @@ def load_mapped(checkpoint: Checkpoint, device: str = "cpu", remote_code: bool =
 
 @contextmanager
 def brought_in(block: nn.Module, device: str) -> Iterator[None]:
-    """Within, a block of a model loaded `in_blocks` is in float32 on `device`."""
-    tensors = [*block.parameters(), *block.buffers()]
-    mapped = [tensor.data for tensor in tensors]
+    """Within, a block of a model that `load_mapped` loaded is in float32 on `device`."""
+    with holding([*block.parameters(), *block.buffers()], device, lambda tensor: tensor.data):
+        yield
+
+
+@contextmanager
+def holding(tensors: Iterable[Tensor], device: str, value: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Within, parameters and buffers hold the `value` of each, in float32 on `device`."""
+    before = [(tensor, tensor.data) for tensor in tensors]
     try:
-        for tensor in tensors:
-            tensor.data = tensor.data.to(device, torch.float32 if tensor.is_floating_point() else None)
+        for tensor, _ in before:
+            tensor.data = value(tensor).to(device, torch.float32 if tensor.is_floating_point() else None)
         yield
     finally:
-        for tensor, data in zip(tensors, mapped, strict=True):
+        for tensor, data in before:
             tensor.data = data
+
+
+def masters(model: nn.Module, device: str, scratch: Scratch) -> Weights:
+    """Θ in float32 in scratch space, on which the parameters of a model that `load_mapped` loaded lie from now on.
+
+    Those outside its blocks lie on `device` where that is not the CPU.
+    """
+    theta = scratch.weights(Weights.of(model))
+    inside = {id(parameter) for block in decoder_blocks(model)[1] for parameter in block.parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.data = theta[name] if id(parameter) in inside else theta[name].to(device)
+    return theta
 
 
 def stored_parameters(checkpoint: Checkpoint) -> int:
@@ -79,14 +99,10 @@ def stored_parameters(checkpoint: Checkpoint) -> int:
 def _headers(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
     """(dtype, number of entries) of every tensor that is floating point, from the files' headers alone."""
     index = checkpoint.folder / "model.safetensors.index.json"
-    names = {"model.safetensors"}
+    whole = checkpoint.folder / "model.safetensors"
     try:
-        if not (checkpoint.folder / "model.safetensors").exists():
-            names = (
-                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.exists() else set()
-            )
-        for name in sorted(names):
-            with safe_open(checkpoint.folder / name, "pt") as file:
+        for path in [whole] if whole.exists() else shards(index) if index.exists() else []:
+            with safe_open(path, "pt") as file:
                 for key in file.keys():  # noqa: SIM118 - not a dictionary
                     part = file.get_slice(key)
                     if part.get_dtype() in _FLOATS:

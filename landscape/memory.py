@@ -18,12 +18,15 @@ _FILES = {
 
 
 def available(device: torch.device | str) -> int:
-    """Free bytes on `device`: what the GPU reports, or the system's estimate within the limit of its control group."""
+    """Free bytes on `device`: what the GPU reports, or the system's estimate within the limit of its control group.
+
+    Of main memory, processes that torchrun started side by side have a share each.
+    """
     device = torch.device(device)
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached
-    return max(0, min([_of_system(), *_left_in_group()]))
+    return max(0, min([_of_system(), *_left_in_group()])) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _of_system() -> int:

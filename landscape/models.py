@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from landscape.claims import check_claims, check_size
 from landscape.errors import ModelError, OptionError
 from landscape.references import Checkpoint
 
@@ -39,6 +40,9 @@ def read_model(checkpoint: Checkpoint, dtype: torch.dtype, attention: str, remot
     """
     from transformers import AutoModelForCausalLM
 
+    check_claims(checkpoint)
+    if not remote_code:
+        check_size(checkpoint)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
@@ -72,6 +76,8 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
     # Without any of these, transformers makes an empty tokenizer of the model's type and says nothing.
     if not any(path for pattern in _VOCABULARIES for path in checkpoint.folder.glob(pattern)):
         raise ModelError(f"model {checkpoint}: no tokenizer beside its weights; name one with --tokenizer")
+    if (checkpoint.folder / "config.json").is_file():  # which transformers reads, too
+        check_claims(checkpoint)
     try:
         return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except Exception as error:  # as above
@@ -93,6 +99,7 @@ def context_length(checkpoint: Checkpoint, otherwise: int = 2048, remote_code: b
     """
     from transformers import AutoConfig
 
+    check_claims(checkpoint)
     try:
         config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except Exception as error:  # transformers raises many kinds; each means that this is no model it knows

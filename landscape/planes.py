@@ -339,10 +339,12 @@ def _held(kind: Callable[[Workshop], Span], work: Workshop) -> Span:
     moving = set(ParameterSpace.select(theta, patterns).names)
 
     def point(weights: Weights) -> Weights:
-        return Weights({name: t if name in moving else theta[name] for name, t in weights.items()})
+        return Weights({name: t if name in moving else theta[name] for name, t in weights.items()}, weights.keep)
 
     def direction(weights: Weights) -> Weights:
-        return Weights({name: t if name in moving else torch.zeros_like(t) for name, t in weights.items()})
+        for name in weights.keys() - moving:
+            weights[name].zero_()
+        return weights
 
     def quantized(quantizer: quantize.Quantizer) -> tuple[Weights, quantize.Report]:
         weights, report = work.quantized(quantizer)

@@ -13,22 +13,24 @@ import filelock
 import torch
 
 from landscape import models
+from landscape.arithmetic import exactly
 from landscape.config import TrainConfig
+from landscape.environment import attention_of, environment
 from landscape.errors import LandscapeError, OptionError, StoreError, TrainingError
-from landscape.files import lock
+from landscape.files import disk_errors, lock
+from landscape.ranks import Ranks, ranks
 from landscape.references import Checkpoint, resolve, step_of
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of
 from landscape.texts import display_name, documents, identity
 from landscape.training import data, loop, optimizers, state
 from landscape.training import recipe as recipes
-from landscape.training.ranks import Ranks, ranks
 from landscape.training.recipe import Recipe
-from landscape.training.run import FACTS, RECIPE, Run
+from landscape.training.run import FACTS, LOG, RECIPE, Run
 from landscape.training.tracker import require, tracking
 
 PRESETS = resources.files("landscape.training") / "presets"
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Trained:
     facts: Mapping[str, Any]
 
 
+@exactly
 def train_model(config: TrainConfig, reporter: Reporter | None = None) -> Trained:
     """Train what `config` describes, or what is left of it.
 
@@ -75,7 +78,10 @@ def find(name: str) -> tuple[Recipe, str]:
     if path.is_dir():
         if not (path / RECIPE).is_file():
             raise OptionError(f"recipe {name}: a directory without {RECIPE}; expected a run, a YAML file or a preset")
-        return recipes.read(path / RECIPE), path.resolve().name
+        recipe = recipes.read(path / RECIPE)
+        if (Run(path).facts() or {}).get("recipe", own := _portable(recipe).fingerprint) != own:
+            raise StoreError(f"{path / RECIPE}: not the recipe of this run by {FACTS}; give another, or restore it")
+        return recipe, path.resolve().name
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         return recipes.read(path), path.stem
     if name in presets():
@@ -111,6 +117,8 @@ def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: 
     if before is not None:
         _require_same(run, before, facts)
         if before.get("complete"):
+            if before.get("log", log := run.digest(recipe.steps)) != log:
+                raise StoreError(f"{run.folder / LOG}: damaged, not what was written; begin anew with --overwrite")
             reporter.note(f"{run.folder.name}: complete already; nothing was trained")
             if own.leads:
                 own.wait()
@@ -135,10 +143,15 @@ def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: 
     else:
         progress = loop.Progress()
     if before is not None and run.state.exists():
-        progress = loop.Progress(**state.load(run.state, model, updater))
+        left = state.load(run.state, model, updater)
+        log = left.pop("log", None)  # which earlier versions did not keep
+        progress = loop.Progress(**left)
+        if log is not None and run.digest(progress.step) != log:
+            raise StoreError(f"{run.folder / LOG}: damaged, not what was written; begin anew with --overwrite")
         reporter.note(f"{run.folder.name}: went on after step {progress.step}")
     facts |= {"parameters": sum(p.numel() for p in model.parameters()), "versions": versions(), "complete": False}
     facts |= {"device": torch.device(own.device).type, "processes": own.size}
+    facts |= {"environment": environment(own.device, attention_of(model), own.size)}
     if own.leads:
         run.begin(_portable(recipe), facts)
         run.cut_log(progress.step if progress.step > progress.begun else -1)
@@ -156,7 +169,7 @@ def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: 
         hearing = loop.Hearing(show, on_row)
         loop.train(model, updater, recipe, order, run, tokenizer, progress, computing, hearing)
     if own.leads:
-        facts["complete"] = True
+        facts |= {"complete": True, "log": run.digest(recipe.steps)}
         run.write_facts(facts)
         run.state.unlink(missing_ok=True)
     own.wait()
@@ -223,8 +236,10 @@ def _tokens(config: TrainConfig, recipe: Recipe, reporter: Reporter) -> tuple[da
     made_of = {"text": identity(recipe.text), "tokens": recipe.tokens, "separate": recipe.separate}
     made_of["tokenizer"] = f"bpe-{recipe.vocabulary}" if checkpoint is None else checkpoint.identity
     folder = config.data / f"{Path(display_name(recipe.text)).name.split('.')[0]}-{key_of(made_of)[:8]}"
-    config.data.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(config.data / f".{folder.name}.lock"):
+    with disk_errors(config.data, "--data"):
+        config.data.mkdir(parents=True, exist_ok=True)
+        held = filelock.FileLock(config.data / f".{folder.name}.lock").acquire()
+    with held:
         found = data.open_tokens(folder)
         if found is None:
             if checkpoint is not None:
@@ -286,5 +301,5 @@ def _clear(run: Run) -> None:
     for path in run.folder.iterdir():
         if path.is_dir() and path.name.startswith("step") and step_of(path.name) is not None:
             shutil.rmtree(path)
-        elif path.name in (FACTS, RECIPE, "log.jsonl", state.STATE):
+        elif path.name in (FACTS, RECIPE, LOG, state.STATE):
             path.unlink()

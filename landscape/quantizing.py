@@ -15,7 +15,10 @@ from pathlib import Path
 import torch
 
 from landscape import inputs, models, quantize
+from landscape.arithmetic import exactly
 from landscape.config import QuantizeConfig
+from landscape.digests import write_sums
+from landscape.environment import attention_of, environment
 from landscape.errors import OptionError
 from landscape.evaluation import quantized, stored_report
 from landscape.files import disk_errors, lock
@@ -35,6 +38,7 @@ class Quantized:
     folder: Path | None
 
 
+@exactly
 def quantize_model(config: QuantizeConfig, reporter: Reporter | None = None) -> Quantized:
     """Quantize the model that `config` names, and keep Θ̂ where it says.
 
@@ -80,6 +84,7 @@ def _quantize(config: QuantizeConfig, quantizer: quantize.Quantizer, reporter: R
         "model_identity": checkpoint.identity,
         "calibration_fingerprint": text.calibration.fingerprint if text.calibration is not None else "",
         "versions": versions(),
+        "environment": environment(device, attention_of(loaded.model)),
         **stored_report(report),
     }
     _save(config.save, loaded, inputs.load_tokenizer(config, checkpoint), facts)
@@ -95,6 +100,7 @@ def _save(folder: Path, loaded: inputs.Loaded, tokenizer: object, facts: dict[st
             loaded.model.save_pretrained(partial)  # type: ignore[operator]
             tokenizer.save_pretrained(partial)  # type: ignore[attr-defined]
             (partial / REPORT).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+            write_sums(partial)
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         finally:

@@ -130,7 +130,7 @@ def _differentiable(value: Any) -> bool:
 
 
 def _remembered_autocast(device_type: str) -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    if not torch.is_autocast_enabled(device_type):
+    if device_type == "meta" or not torch.is_autocast_enabled(device_type):
         return contextlib.nullcontext
     dtype = torch.get_autocast_dtype(device_type)
     return lambda: torch.autocast(device_type, dtype=dtype)

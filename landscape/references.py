@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from landscape.digests import SUMS, broken, of_file, read_sums
 from landscape.errors import ModelError
+from landscape.files import on_disk
+from landscape.shards import shards
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _STEP = re.compile(r"((?:step|iter|checkpoint|ckpt)[-_]?)(\d+)")
 _TOKENS = re.compile(r"(tokens?[-_]?)(\d+)")
 _FILES = ["*.json", "*.txt", "*.model", "*.tiktoken", "model*.safetensors"]  # all that loading needs
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PICKLED = "pytorch_model*.bin"
 _PATIENCE = 10.0  # seconds for the Hub's first answer; without it the cache decides
 
@@ -75,15 +78,15 @@ def resolve(reference: str, near: Checkpoint | None = None, remote_code: bool = 
     Raises:
         ModelError: nothing by that name, here or on the Hub; the message names the nearest revisions.
     """
-    if reference and Path(reference).expanduser().exists():
-        return _local(Path(reference).expanduser(), None)
+    if path := on_disk(reference):
+        return _local(path, None)
     name, at, revision = reference.rpartition("@") if "@" in reference else (reference, "", "")
     if at and not revision:
         raise ModelError(f"model {reference}: nothing after the @; name a revision or a step, or leave the @ out")
     if at and not name and near is not None:
         return _local(near.run, revision) if isinstance(near.run, Path) else _hub(near.run, revision, remote_code)
-    if name and Path(name).expanduser().exists():
-        return _local(Path(name).expanduser(), revision or None)
+    if path := on_disk(name):
+        return _local(path, revision or None)
     if not _HUB_ID.fullmatch(name):
         raise ModelError(
             f"model {reference}: no such directory; give a directory, a Hub id such as org/name, or either @revision"
@@ -209,11 +212,7 @@ def _model_files(folder: Path) -> list[Path]:
         if weights.is_file():
             return [config, weights]
         if index.is_file():
-            try:
-                shards = set(json.loads(index.read_text())["weight_map"].values())
-            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-                raise ModelError(f"model {folder.name}: {index.name} is damaged; copy or download it again") from error
-            return [config, *(folder / shard for shard in sorted(shards))]
+            return [config, *shards(index)]
     return [config, whole]
 
 
@@ -229,9 +228,30 @@ def _require_complete(folder: Path, name: str) -> None:
         )
 
 
+def _require_intact(folder: Path, name: str) -> None:
+    """Raise `ModelError` where a weight file in the Hub's cache is not what it is named after, its own SHA-256."""
+    for path in _model_files(folder):
+        blob = path.resolve()
+        if _SHA256.fullmatch(blob.name) and of_file(blob) != blob.name:
+            raise ModelError(f"model {name}: {path.name} in the local cache is damaged; delete {blob} and try again")
+
+
 def _content_hash(folder: Path) -> str:
-    """SHA-256 over the configuration and the weight files that would be loaded."""
+    """SHA-256 over the configuration and the weight files that would be loaded.
+
+    Raises:
+        ModelError: incomplete, or not what SHA256SUMS says where there is one.
+    """
     _require_complete(folder, folder.name)
+    try:
+        odd = broken(folder, read_sums(folder))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"model {folder.name}: {SUMS} cannot be read; copy the checkpoint again") from error
+    if odd:
+        raise ModelError(
+            f"model {folder.name}: {odd} is not the file that {SUMS} names; copy the checkpoint again, or remove "
+            f"{SUMS} if it was changed on purpose"
+        )
     digest = hashlib.sha256()
     for path in _model_files(folder):
         digest.update(path.name.encode())
@@ -250,6 +270,7 @@ def _hub(name: str, revision: str | None, remote_code: bool) -> Checkpoint:
     except Exception as error:  # whatever the network layers raise: without the files there is no model
         raise _refused(name, revision, error) from error
     _require_complete(folder, reference)
+    _require_intact(folder, reference)
     return Checkpoint(name, revision, f"commit:{folder.name}", folder, name)
 
 

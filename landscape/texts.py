@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from landscape.errors import MissingExtraError, TextError
+from landscape.files import on_disk
 
 TEXT_SUFFIXES = (".txt", ".md", ".text")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
@@ -48,11 +49,8 @@ def documents(text: str) -> Iterator[str]:
     """
     if not text.strip():
         raise TextError("text '': empty; give a local text or a datasets id such as wikitext")
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return _of_files(_files_below(path))
-    if path.is_file():
-        return _of_files([path])
+    if path := on_disk(text):
+        return _of_files(_files_below(path) if path.is_dir() else [path])
     if _looks_local(text):
         raise TextError(f"text {text}: no such file or directory; give a local text or a datasets id such as wikitext")
     return _of_dataset(text)
@@ -60,7 +58,7 @@ def documents(text: str) -> Iterator[str]:
 
 def display_name(text: str) -> str:
     """What a result may say of `text`: its name, never where it lies on this machine."""
-    if Path(text).expanduser().exists() or _looks_local(text):
+    if on_disk(text) or _looks_local(text):
         return Path(text).name or Path(text).resolve().name
     return ALIASES.get(text, text)
 
@@ -71,8 +69,8 @@ def identity(text: str) -> str:
     Raises:
         TextError: a file cannot be read.
     """
-    path = Path(text).expanduser()
-    if not path.exists():
+    path = on_disk(text)
+    if path is None:
         return ALIASES.get(text, text)
     digest = hashlib.sha256()
     for each in _files_below(path) if path.is_dir() else [path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,14 @@ class Weights(Mapping[str, Tensor]):
     5.0
     >>> (a - 0.5 * a).norm(), a.dot(a), a.numel()
     (2.5, 25.0, 3)
+
+    Attributes:
+        keep: where operations put a tensor that they made; what they return keeps there, too.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], keep: Callable[[Tensor], Tensor] = lambda made: made) -> None:
         """Take the tensors as they are, without copying."""
-        self._tensors = dict(tensors)
+        self._tensors, self.keep = dict(tensors), keep
 
     @classmethod
     def of(cls, module: nn.Module) -> Weights:
@@ -62,13 +65,17 @@ class Weights(Mapping[str, Tensor]):
 
     def __mul__(self, factor: float) -> Weights:
         """c·Θ."""
-        return Weights({name: tensor * factor for name, tensor in self.items()})
+        return self.made(lambda name: self[name] * factor)
 
     __rmul__ = __mul__
 
     def _with(self, other: Weights, operation: Callable[[Tensor, Tensor], Tensor]) -> Weights:
         check_same_space(self, other)
-        return Weights({name: operation(tensor, other[name]) for name, tensor in self.items()})
+        return self.made(lambda name: operation(self[name], other[name]))
+
+    def made(self, make: Callable[[str], Tensor]) -> Weights:
+        """Other weights of this space: what `make` gives for each name, kept where these keep theirs."""
+        return Weights({name: self.keep(make(name)) for name in self}, self.keep)
 
     def scale_(self, factor: float) -> Weights:
         """c·Θ in the memory of Θ."""
@@ -91,7 +98,7 @@ class Weights(Mapping[str, Tensor]):
 
     def clone(self) -> Weights:
         """A copy with memory of its own."""
-        return Weights({name: tensor.detach().clone() for name, tensor in self.items()})
+        return self.made(lambda name: self[name].detach().clone())
 
     def equal(self, other: Weights) -> bool:
         """Whether both hold the same numbers, bit for bit up to the sign of zero."""
@@ -121,6 +128,30 @@ def check_same_space(a: Weights, b: Weights) -> None:
             )
 
 
+class Lazy(Mapping[str, Tensor]):
+    """Named tensors that are made each time they are asked for, and not kept: weights that memory need not hold.
+
+    >>> Lazy(["w"], lambda name: torch.ones(2))["w"]
+    tensor([1., 1.])
+    """
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], Tensor]) -> None:
+        """`make` gives the tensor of a name."""
+        self._names, self._make = tuple(names), make
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor called `name`, made now."""
+        return self._make(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """The number of tensors."""
+        return len(self._names)
+
+
 def move_to(out: Weights, origin: Weights, alpha: float, u: Weights, beta: float, v: Weights | None) -> Weights:
     """Set `out` to origin + α·u + β·v, computed from the masters in memory that exists, so nothing drifts.
 
@@ -133,6 +164,16 @@ def move_to(out: Weights, origin: Weights, alpha: float, u: Weights, beta: float
     return out
 
 
+def place(origin: Weights, alpha: float, u: Weights, beta: float, v: Weights | None) -> Lazy:
+    """The weights that `move_to` would give, to the bit, a tensor at a time."""
+
+    def make(name: str) -> Tensor:
+        moved = torch.add(origin[name], u[name], alpha=alpha)
+        return moved if v is None else moved.add_(v[name], alpha=beta)
+
+    return Lazy(origin, make)
+
+
 def random_direction(like: Weights, seed: int, by: str = "filter") -> Weights:
     """A seeded Gaussian direction, normalized `by` filter or layer: its rows, or matrices, have the norms of `like`'s.
 
@@ -140,16 +181,17 @@ def random_direction(like: Weights, seed: int, by: str = "filter") -> Weights:
     CPU in float32, so a seed means one direction on every device.
     """
     generator = torch.Generator().manual_seed(seed)
-    direction = {}
-    for name, tensor in like.items():
-        noise = torch.randn(tensor.shape, generator=generator).to(tensor)
+
+    def noise(name: str) -> Tensor:
+        tensor = like[name]
+        drawn = torch.randn(tensor.shape, generator=generator).to(tensor)
         if tensor.ndim < 2:
-            direction[name] = torch.zeros_like(tensor)
-            continue
-        rows, filters = (t.flatten(1) if by == "filter" else t.reshape(1, -1) for t in (noise, tensor))
+            return torch.zeros_like(tensor)
+        rows, filters = (t.flatten(1) if by == "filter" else t.reshape(1, -1) for t in (drawn, tensor))
         scale = torch.linalg.vector_norm(filters, dim=1) / torch.linalg.vector_norm(rows, dim=1)
-        direction[name] = (rows * scale[:, None]).reshape(tensor.shape)
-    return Weights(direction)
+        return (rows * scale[:, None]).reshape(tensor.shape)
+
+    return like.made(noise)
 
 
 def _dot(a: Tensor, b: Tensor) -> float:

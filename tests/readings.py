@@ -19,7 +19,9 @@ def reconstructed(loss, bounds, tolerance=(1e-3, 1e-3), lines=41, known=None, sc
     """The surface and its error, from evaluations of `loss`(α, β)."""
     alpha = np.linspace(*bounds.alpha, lines)
     beta = np.linspace(*bounds.beta, lines if bounds.beta[0] < bounds.beta[1] else 1)
-    found = reconstruct(lambda kind, a, b: float(loss(a, b)), alpha, beta, tolerance, scale, known or {}, 0)
+    found = reconstruct(
+        lambda kind, at: [float(loss(*place)) for place in at], alpha, beta, tolerance, scale, known or {}, 0
+    )
     return found.surface, found.certificate
 
 

@@ -7,7 +7,7 @@ one feature that polynomials dislike. Every surface follows from its seed, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,8 +58,11 @@ class Asked:
     kinds: Counter[str] = field(default_factory=Counter)
     answers: dict[tuple[float, float], float] = field(default_factory=dict)
 
-    def __call__(self, kind: str, alpha: float, beta: float) -> float:
-        """Nats at one place."""
+    def __call__(self, kind: str, places: Sequence[tuple[float, float]]) -> list[float]:
+        """Nats at some places."""
+        return [self._at(kind, *place) for place in places]
+
+    def _at(self, kind: str, alpha: float, beta: float) -> float:
         place = np.array([[alpha, beta]])
         self.calls[kind == "check", alpha, beta] += 1
         self.kinds[kind] += 1

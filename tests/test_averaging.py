@@ -173,7 +173,7 @@ def test_soup_of_models_anywhere_in_any_precision(trained: Path, out: Path, tmp_
     assert made.members == ("trained@step20", "trained@step30", "half")
     assert_mean(out, [*at(trained, 20, 30), tmp_path / "half"])
     facts = said(out)
-    assert facts.keys() == {"kind", "members", "files", "versions"}
+    assert facts.keys() == {"kind", "members", "files", "versions", "environment"}
     assert [member["step"] for member in facts["members"]] == [20, 30, None]
 
 

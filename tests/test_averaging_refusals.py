@@ -114,7 +114,7 @@ def test_damaged_averages(trained: Path, out: Path):
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "or a damaged one" in refusal(trained, out=out, window=5, along=True)
     (out / "step50" / RECIPE).write_text("{}")
-    assert "step50: holds config.json, which is of no average" in refusal(trained, out=out, window=5, along=True)
+    assert "step50: holds SHA256SUMS, which is of no average" in refusal(trained, out=out, window=5, along=True)
 
 
 def test_averages_further_on_stay_where_they_are_of_the_same_kind(trained: Path, out: Path):

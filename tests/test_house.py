@@ -12,8 +12,29 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "landscape"
 
 # Who may know whom: a room may import itself, the rooms named here, and the ground floor.
-GROUND = {"errors", "files", "lazily", "weights", "tokens", "memory", "heap"}
+GROUND = {
+    "arithmetic",
+    "digests",
+    "environment",
+    "errors",
+    "files",
+    "hdf5",
+    "lazily",
+    "weights",
+    "tokens",
+    "memory",
+    "heap",
+    "ranks",
+    "scratch",
+}
 ALLOWED = {
+    "arithmetic": set(),
+    "environment": set(),
+    "digests": set(),
+    "hdf5": {"hdf5_bytes"},
+    "hdf5_bytes": set(),
+    "shards": set(),
+    "claims": {"references"},
     "errors": set(),
     "files": set(),
     "lazily": set(),
@@ -23,17 +44,19 @@ ALLOWED = {
     "interrupts": set(),
     "memory": set(),
     "heap": set(),
+    "scratch": set(),
+    "ranks": set(),
     "blocks": {"head"},
     "tokens": set(),
     "config": set(),
-    "references": set(),
+    "references": {"shards"},
     "texts": set(),
     "objective": {"head", "recompute"},
     "evaluate": {"objective"},
-    "models": {"references"},
-    "mapped": {"blocks", "models", "references"},
-    "streaming": {"blocks", "evaluate", "mapped", "objective", "quantize"},
-    "packed": {"models", "references"},
+    "models": {"claims", "references"},
+    "mapped": {"blocks", "models", "references", "shards"},
+    "streaming": {"blocks", "curvature", "evaluate", "mapped", "objective", "quantize", "slices"},
+    "packed": {"models", "references", "shards"},
     "tasks": {"evaluate"},
     "quantize": {"blocks"},
     "slices": set(),
@@ -41,12 +64,14 @@ ALLOWED = {
     "training": set(),
     "statistics": set(),
     "viewer": {"curvature", "slices"},
-    "inputs": {"mapped", "packed", "models", "references", "texts", "objective", "config"},
+    "sharded": {"blocks", "curvature", "mapped", "objective", "references"},
+    "inputs": {"mapped", "packed", "models", "references", "sharded", "streaming", "texts", "objective", "config"},
     "reporting": set(),
     "results": {"references", "reporting"},
     "eigenvectors": {"curvature"},
     "planes": {"config", "curvature", "eigenvectors", "inputs", "packed", "quantize", "references", "slices"},
     "basin": {
+        "packed",
         "planes",
         "reporting",
         "results",
@@ -58,10 +83,11 @@ ALLOWED = {
         "config",
         "quantize",
         "slices",
+        "streaming",
         "viewer",
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
-    | {"curvature", "eigenvectors", "evaluate", "viewer"},
+    | {"curvature", "eigenvectors", "evaluate", "sharded", "streaming", "viewer"},
     "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
     "evaluation_step": {"config", "curvature", "evaluate", "inputs", "models", "objective", "packed", "references"}
     | {"reporting"},
@@ -94,9 +120,26 @@ ALLOWED = {
     "sharpness_table": {"sharpness", "terminal"},
     "viewing": {"config", "curvature", "reporting", "slices", "study", "viewer"},
     "serving": {"config", "interrupts", "reporting", "terminal", "viewing"},
+    "verifying": {"basin", "config", "curvature", "eigenvectors", "evaluate", "evaluation", "evaluation_step", "hdf5"}
+    | {"inputs", "models", "packed", "planes", "quantize", "references", "reporting", "sharpness", "slices", "study"}
+    | {"trajectories"},
+    "verify_table": {"verifying"},
+    "planning": {"blocks", "config", "inputs", "models", "objective"},
+    "plan_table": {"planning"},
+    "command": {"interrupts", "terminal"},
     "cli": {"allocation", "averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
-    | {"basin", "config", "evaluation", "evaluation_table", "frontier", "interrupts", "quantizing"}
-    | {"serving", "sharpness", "sharpness_table", "terminal"},
+    | {
+        "basin",
+        "command",
+        "config",
+        "evaluation",
+        "evaluation_table",
+        "frontier",
+        "plan_table",
+        "planning",
+        "quantizing",
+    }
+    | {"serving", "sharpness", "sharpness_table", "terminal", "verify_table", "verifying"},
     "__init__": {"averaging", "pretraining"}
     | {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
     | {"sharpness", "slices", "study"},

@@ -113,7 +113,9 @@ def test_certificates_hold_on_wavy_planes_of_a_language_model(
     alpha, beta, losses = dense["alpha"], dense["beta"], dense["loss"].astype(np.float64)
     truth = RectBivariateSpline(alpha, beta, losses)
     for seed in range(6):
-        found = reconstruct(lambda kind, a, b: float(truth(a, b)[0, 0]), alpha, beta, tolerance, losses.min(), {}, seed)
+        found = reconstruct(
+            lambda kind, at: truth.ev(*zip(*at, strict=True)), alpha, beta, tolerance, losses.min(), {}, seed
+        )
         assert largest_difference(on_grid(found.surface, alpha, beta), losses) <= found.certificate.error
         assert found.certificate.reached
         assert found.certificate.evaluations < most
@@ -250,11 +252,11 @@ def test_where_no_loss_is_finite_none_is_shown(beta: np.ndarray):
 def test_both_sides_of_a_cut_get_their_share_of_few_evaluations(most: int):
     places = []
 
-    def evaluate(kind: str, a: float, b: float) -> float:
+    def loss(a: float, b: float) -> float:
         places.append(a)
         return math.nan if math.hypot(a, b) < 0.3 else 3 + a * a + 0.5 * b * b + 0.2 * math.sin(2 * a + b)
 
-    reconstruct(evaluate, LINES, LINES, OF_RANGE, LEVEL, {}, 0, most=most)
+    reconstruct(lambda kind, at: [loss(*place) for place in at], LINES, LINES, OF_RANGE, LEVEL, {}, 0, most=most)
     low, high = np.sum(np.array(places) < 0), np.sum(np.array(places) > 0)
     assert 0.7 < low / high < 1 / 0.7
     assert len(places) < 1.2 * most

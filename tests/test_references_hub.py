@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import socket
@@ -282,3 +283,21 @@ report([float((other - logits[0]).abs().max()) for other in logits[1:]] + [float
         safe, pickled, size = run(f"FOLDER = {str(tmp_path)!r}\n{code}", hub.address, tmp_path)
         assert hub.downloaded() >= {"model.safetensors", "pytorch_model.bin"}
     assert safe < 1e-6 and pickled < 1e-6 and size > 1e-3
+
+
+def test_a_damaged_weight_file_in_the_cache_is_named(tmp_path: Path) -> None:
+    """The Hub names large files after their SHA-256."""
+    top = cache_by_hand(
+        tmp_path, "org/large", {"main": save(tmp_path / "a", b"weights"), "step10": save(tmp_path / "b")}
+    )
+    for revision, content in (("main", b"weights"), ("step10", b"weightz")):
+        link = top / "snapshots" / commit(revision) / "model.safetensors"
+        blob = link.resolve().rename(top / "blobs" / hashlib.sha256(b"weights").hexdigest())
+        blob.write_bytes(content)
+        link.unlink()
+        link.symlink_to(Path("..") / ".." / "blobs" / blob.name)
+        (outcome,) = outcomes("http://127.0.0.1:9", tmp_path, f"org/large@{revision}", offline=True)
+        if revision == "main":
+            assert outcome["identity"] == f"commit:{commit('main')}"
+        else:
+            assert "model org/large@step10: model.safetensors in the local cache is damaged" in outcome["error"]

@@ -150,8 +150,8 @@ def test_the_file_holds_what_reconstruct_gives(truth: Truth, filled):
     stored, on_plane = filled(truth).stored, plane().points
     known = {(on_plane[name].alpha, on_plane[name].beta): stored.point(name).loss for name in ("theta", "theta_hat")}
 
-    def evaluate(kind: str, a: float, b: float) -> float:
-        return truth(*np.float32([a, b]).tolist())
+    def evaluate(kind: str, places: list[tuple[float, float]]) -> list[float]:
+        return [truth(*np.float32(place).tolist()) for place in places]
 
     found = slices.reconstruct(evaluate, ALPHA, BETA, TOLERANCE, truth(0, 0), known, 0)
     assert stored.certificate == found.certificate

@@ -77,7 +77,7 @@ def content(path: Path) -> dict[str, object]:
         if isinstance(item, h5py.Dataset):
             found[name] = item[()].tobytes() if item.dtype.kind != "O" else item[()].tolist()
         for key, value in item.attrs.items():
-            if key not in ("created", "finished", "DIMENSION_LIST", "REFERENCE_LIST"):
+            if key not in ("created", "finished", "seal", "DIMENSION_LIST", "REFERENCE_LIST"):
                 found[f"{name}@{key}"] = value if isinstance(value, (str, bytes)) else np.asarray(value).tobytes()
 
     with h5py.File(path, "r") as file:
@@ -315,7 +315,7 @@ def test_damaged_files_are_found(tmp_path: Path):
             slices.read(path)
     with h5py.File(whole, "r+") as file:
         file.attrs["schema"] = 99
-    with pytest.raises(StoreError, match="schema 99, this version reads 2"):
+    with pytest.raises(StoreError, match="schema 99, this version reads 3"):
         slices.read(whole)
     with h5py.File(tmp_path / "other.h5", "w"):
         pass

@@ -153,13 +153,28 @@ def test_a_failed_write_leaves_the_old_file(
 ) -> None:
     target = tmp_path / "slice.html"
     target.write_text("old")
-    whole = Path.write_bytes
+    whole = Path.open
 
-    def half(self: Path, content: bytes) -> None:
-        whole(self, content[:100])
-        raise OSError(28, "No space left on device")
+    def half(self: Path, mode: str = "r", *more: object, **given: object) -> object:
+        file = whole(self, mode, *more, **given)
+        if "w" not in mode:
+            return file
+        write = file.write
 
-    monkeypatch.setattr(Path, "write_bytes", half)
+        class Full:
+            def __enter__(self) -> Full:
+                return self
+
+            def __exit__(self, *exception: object) -> None:
+                file.close()
+
+            def write(self, content: bytes) -> None:
+                write(content[:100])
+                raise OSError(28, "No space left on device")
+
+        return Full()
+
+    monkeypatch.setattr(Path, "open", half)
     with pytest.raises(StoreError, match=r"slice\.html: the disk is full"):
         write_page(complete, target)
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]

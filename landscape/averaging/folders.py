@@ -92,7 +92,8 @@ def _stored(folder: Path) -> dict[str, Any]:
     """The recipe in `folder`; empty where there is none."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         found: dict[str, Any] = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
-        if all(member["identity"] for member in found["members"]) and isinstance(found["files"], dict):
+        named = all(member["identity"] and "coefficient" in member for member in found["members"])
+        if named and isinstance(found["files"], dict):
             return found
     return {}
 

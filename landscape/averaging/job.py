@@ -24,6 +24,8 @@ from torch import nn
 from landscape.averaging.folders import RECIPE, Planned, kept_averages, sizes
 from landscape.averaging.reader import Reader
 from landscape.config import AverageConfig
+from landscape.digests import write_sums
+from landscape.environment import environment
 from landscape.errors import ModelError
 from landscape.files import disk_errors, lock
 from landscape.models import load_tokenizer
@@ -192,7 +194,8 @@ def _write(folder: Path, out: Path, model: nn.Module, mean: Weights, tokenizer: 
                 model.save_pretrained(partial)  # type: ignore[operator]
             if tokenizer is not None:
                 tokenizer.save_pretrained(partial)
-            facts = {**recipe, "files": sizes(partial), "versions": versions()}
+            write_sums(partial)
+            facts = {**recipe, "files": sizes(partial), "versions": versions(), "environment": environment()}
             (partial / RECIPE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
             folder.parent.mkdir(parents=True, exist_ok=True)
             if folder.exists():  # empty, or an average that may go

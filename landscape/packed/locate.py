@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 from landscape.errors import ModelError
+from landscape.files import on_disk
 from landscape.packed.formats import is_packed
 from landscape.packed.gguf import gguf_files
 from landscape.references import Checkpoint, resolve
@@ -29,9 +29,9 @@ def find(reference: str, near: Checkpoint | None = None, remote_code: bool = Fal
     Raises:
         ModelError: nothing there.
     """
-    path = Path(reference).expanduser()
-    files = gguf_files(path) if path.exists() else []
-    if len(files) == 1:
+    path = on_disk(reference)
+    files = gguf_files(path) if path else []
+    if path and len(files) == 1:
         with open(files[0], "rb") as file:
             identity = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         return Checkpoint(path.name, None, identity, path.resolve(), path.resolve().parent)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from landscape.errors import MissingExtraError, ModelError
+from landscape.shards import shards
 
 Settings = Mapping[str, Any]
 Parts = dict[str, Tensor]
@@ -139,7 +140,7 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"model {path.parent.name}: {path.name} is damaged; copy or download it again") from error
     return content if isinstance(content, dict) else {}
 
@@ -148,6 +149,6 @@ def _weight_files(folder: Path) -> list[Path]:
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [folder / name]
-        if shards := read_json(folder / f"{name}.index.json").get("weight_map"):
-            return [folder / shard for shard in sorted(set(shards.values()))]
+        if (index := folder / f"{name}.index.json").is_file():
+            return shards(index)
     raise ModelError("it has no model.safetensors or pytorch_model.bin, as transformers saves them")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,18 @@ from typing import Any
 import torch
 
 from landscape import curvature, eigenvectors, heap, inputs, models, quantize
+from landscape.arithmetic import exactly
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
-from landscape.errors import StoreError
+from landscape.environment import attention_of, differences, environment
+from landscape.errors import OptionError, StoreError
 from landscape.files import lock
+from landscape.ranks import Ranks, ranks
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
+from landscape.sharded import ShardedHessian
 from landscape.sharpness import parts
 from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.sharpness.windows import Spread
@@ -50,7 +55,7 @@ class _Job:
     checkpoint: Checkpoint
     quantizer: quantize.Quantizer | None
     text: inputs.Text
-    device: str
+    ranks: Ranks
 
     @property
     def key(self) -> str:
@@ -59,13 +64,16 @@ class _Job:
         asked = asdict(self.config)
         for name in ("model", "text", "calibration", "tokenizer", "out", "overwrite", "remote_code", "checkpointing"):
             del asked[name]
+        del asked["stream"]
+        asked["shard"] = self.ranks.size if asked["shard"] else 0  # each rank has as many batches
+        del asked["deterministic"]
         everything = asked | {
             "model": self.checkpoint.identity,
             "start": eigenvectors.fingerprint(self.config.start, "--start") if self.config.start else None,
             "quant": str(self.quantizer),
             "evaluation": self.text.evaluation.fingerprint,
             "calibration": calibration.fingerprint if calibration is not None else None,
-            "device": torch.device(self.device).type,
+            "device": torch.device(self.ranks.device).type,
         }
         return key_of(everything)
 
@@ -75,29 +83,43 @@ class _Job:
         return path_of(self.config.out, self.checkpoint, self.key[:8])
 
 
+@exactly
 def measure_sharpness(config: SharpnessConfig, reporter: Reporter | None = None) -> SharpnessResult:
     """Measure, or complete, what `config` describes, and draw its figure.
+
+    Under torchrun all ranks run this in lockstep, each on some of the batches; the first one alone writes.
 
     Raises:
         LandscapeError: an input cannot be used; nothing is left half-written.
     """
-    heap.hold()
-    reporter = reporter or Silent()
+    if config.stream == "never":
+        heap.hold()
     quantizer = quantize.parse(config.quant) if config.quant else None
-    device = models.pick_device(config.device)
+    with ranks(models.pick_device(config.device)) as own:
+        if config.shard and own.size == 1:
+            raise OptionError("--shard with one process: expected several under torchrun, such as make … NPROC=8")
+        if config.stream == "always" and own.size > 1:
+            raise OptionError("--stream always with several ranks: blocks pass through one process; leave one out")
+        return _measured(config, quantizer, own, (reporter or Silent()) if own.leads else Silent())
+
+
+def _measured(
+    config: SharpnessConfig, quantizer: quantize.Quantizer | None, own: Ranks, reporter: Reporter
+) -> SharpnessResult:
     reporter.stage("resolving the model")
     checkpoint = resolve(config.model, remote_code=config.remote_code)
     reporter.stage("reading the text")
     calibrate = quantizer is not None and quantizer.needs_calibration
     text = inputs.read_text(config, checkpoint, calibrate, reporter.note)
-    job = _Job(config, checkpoint, quantizer, text, device)
-    with lock(job.path):
-        attributes, sections = _begun(job)
+    job = _Job(config, checkpoint, quantizer, text, own)
+    with lock(job.path) if own.leads else nullcontext():
+        attributes, sections = own.told(_begun(job) if own.leads else ({}, {}))
         if attributes.get("status") == store.COMPLETE:
             reporter.note(f"{job.path.name} was complete: nothing was measured again")
         else:
-            _measure(job, attributes, sections, reporter)
-        return _draw(job.path, reporter)
+            with curvature.vectors.in_pieces(own) if config.shard else nullcontext():
+                _measure(job, attributes, sections, reporter)
+        return own.told(_draw(job.path, reporter) if own.leads else None)  # type: ignore[return-value]
 
 
 def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -110,7 +132,7 @@ def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
             f"{job.path}: holds a measurement of other inputs; name another file with --out, or use --overwrite"
         )
     attributes = dict(stored.attributes)
-    for name in ("config", "versions"):
+    for name in ("config", "versions", "environment"):
         attributes[name] = json.dumps(attributes[name])
     return attributes, stored.sections
 
@@ -118,19 +140,32 @@ def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str, Any]], reporter: Reporter) -> None:
     config = job.config
     reporter.stage(f"loading {job.checkpoint}")
-    loaded = inputs.load(config, job.checkpoint, job.text, job.device, "float32", config.checkpointing)
+    if config.shard:
+        loaded = inputs.load_in_pieces(config, job.checkpoint, job.text, job.ranks)
+    elif config.stream == "always":
+        loaded = inputs.load_to_scratch(config, job.checkpoint, job.text, job.ranks.device, "float32", job.path.parent)
+    else:
+        loaded = inputs.load(config, job.checkpoint, job.text, job.ranks.device, "float32", config.checkpointing)
     reporter.stage("gradient")
-    operator = parts.hessian(config, loaded, reporter)
+    operator = parts.hessian(config, loaded, job.ranks, reporter)
     gradient = operator.gradient()
-    spread = Spread(loaded.objective, loaded.theta, operator.space)
+    spread = Spread(loaded.objective, loaded.theta, operator.space, ranks=job.ranks)
+    begun = attributes.get("environment")
     attributes |= _attributes(job, loaded, operator, gradient, spread)
+    changed = begun is not None and differences(json.loads(begun), json.loads(attributes["environment"]))
+    attributes["mixed"] = attributes.get("mixed", 0) or int(bool(changed))
     seen: curvature.LinearOperator = operator
     if config.adam:
         seen = curvature.Preconditioned(
-            operator, curvature.diagonal_from_gradients(loaded.objective, loaded.theta, operator.space)
+            operator,
+            curvature.diagonal_from_gradients(loaded.objective, loaded.theta, operator.space, ranks=job.ranks),
         )
         gradient = gradient * seen.scale
-        spread = Spread(loaded.objective, loaded.theta, operator.space, seen.scale)
+        spread = Spread(loaded.objective, loaded.theta, operator.space, seen.scale, job.ranks)
+
+    def write(complete: bool) -> None:
+        if job.ranks.leads:
+            store.write(job.path, attributes, sections, complete)
 
     def finish(part: str, work: Callable[[], Mapping[str, Mapping[str, Any]]]) -> None:
         if part not in sections:
@@ -138,21 +173,22 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
             for place, content in work().items():
                 sections[place] = dict(content)
             sections[part]["seconds"] = time.monotonic() - began
-            store.write(job.path, attributes, sections, complete=False)
+            write(complete=False)
 
     start = eigenvectors.read(config.start, operator.space, gradient, "--start").sum(0) if config.start else None
 
-    if not sections:
+    if not sections and job.ranks.leads:
         for old in eigenvectors.files_beside(job.path):  # of a measurement that is overwritten
             old.unlink()
 
     def keep(which: str, vectors: torch.Tensor) -> None:
-        if config.vectors:
+        if config.vectors and job.ranks.leads:
             eigenvectors.write(eigenvectors.file_beside(job.path, which), which, operator.space, vectors)
 
-    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key)
+    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key, job.ranks, config.shard)
     spectrum = Spectrum(config, seen, gradient, ledger, reporter, spread, start, keep)
-    rough = rough_hessian(config, loaded, ledger) if "eigenvalues/top" not in sections else None
+    top_is_known = "eigenvalues/top" in sections
+    rough = None if top_is_known else rough_hessian(config, loaded, ledger, job.ranks)
     finish("eigenvalues/top", lambda: {"eigenvalues/top": spectrum.end("top", config.top, rough=rough)})
     if config.bottom:
         before = int(sections["eigenvalues/top"]["products"])
@@ -164,12 +200,12 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
     if (quantizer := job.quantizer) is not None:
         calibration = job.text.calibration
         finish("direction", lambda: parts.direction(config, quantizer, calibration, operator, loaded, reporter))
-    store.write(job.path, attributes, sections, complete=True)
+    write(complete=True)
     ledger.discard()
 
 
 def _attributes(
-    job: _Job, loaded: inputs.Loaded, operator: parts.Operator, gradient: torch.Tensor, spread: Spread
+    job: _Job, loaded: inputs.Loaded, operator: curvature.Operator, gradient: torch.Tensor, spread: Spread
 ) -> dict[str, str | float | int]:
     """What the file says of itself: names and numbers, no path."""
     config, text = job.config, job.text
@@ -182,13 +218,16 @@ def _attributes(
     )
     resolved = {name: value for name, value in asdict(stored).items() if name not in ("out", "overwrite", "start")}
     resolved["start"] = config.start.name if config.start else None
-    covered = sum(p.numel() for p in loaded.theta.values())
+    whole, total = operator.n, sum(p.numel() for p in loaded.theta.values())
+    if isinstance(operator, ShardedHessian):
+        whole, total = operator.whole(), sum(operator.objective.pieces.sizes.values())
     norm = curvature.vectors.norm(gradient)
     return {
         "title": f"Curvature of {job.checkpoint}",
         "key": job.key,
         "config": json.dumps(resolved),
         "versions": json.dumps(versions()),
+        "environment": json.dumps(environment(job.ranks.device, attention_of(loaded.model), job.ranks.size)),
         "model": str(job.checkpoint),
         "model_identity": job.checkpoint.identity,
         "text": display_name(config.text),
@@ -196,16 +235,19 @@ def _attributes(
         "eval_windows": len(text.evaluation),
         "seq_len": text.evaluation.ids.shape[1],
         "tokens_fingerprint": text.evaluation.fingerprint,
-        "device": torch.device(job.device).type,
+        "calibration_fingerprint": text.calibration.fingerprint if text.calibration is not None else "",
+        "device": torch.device(job.ranks.device).type,
         "dtype": "float32",
         "seed": config.seed,
         "operator": ("Adam-preconditioned Hessian" if config.adam else "Hessian") + f", {config.product} product",
         "loss": operator.loss(),
         "gradient_norm": norm,
-        "gradient_norm_standard_error": spread.slope(gradient / norm, norm) if norm else 0.0,
-        "weight_norm": loaded.theta.norm(),
-        "parameters": operator.n,
-        "total_parameters": covered,
+        "gradient_norm_standard_error": spread.slope(torch.div(gradient, norm, out=operator.new(operator.n)), norm)
+        if norm
+        else 0.0,
+        "weight_norm": curvature.vectors.length(loaded.theta.values()),
+        "parameters": whole,
+        "total_parameters": total,
         "patterns": config.params,
     }
 

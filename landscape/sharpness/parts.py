@@ -11,36 +11,51 @@ import numpy as np
 from landscape import curvature, inputs, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature.ledger import Ledger
+from landscape.evaluate import window_losses
 from landscape.memory import available
-from landscape.objective import mean
+from landscape.objective import TokenCrossEntropy
+from landscape.ranks import ALONE, Ranks
 from landscape.reporting import Reporter
+from landscape.sharded import ShardedCrossEntropy, ShardedHessian, ShardedProbes
+from landscape.streaming import StreamedCrossEntropy, StreamedHessian, StreamedProbes
 from landscape.tokens import Windows
+from landscape.weights import Weights
 
 _POINTS = 401
 
-Operator = curvature.Hessian | curvature.DifferenceHessian
 
-
-def hessian(config: SharpnessConfig, loaded: inputs.Loaded, reporter: Reporter) -> Operator:
+def hessian(config: SharpnessConfig, loaded: inputs.Loaded, ranks: Ranks, reporter: Reporter) -> curvature.Operator:
     """The Hessian by the product asked for; says what memory it will take."""
-    if config.product == "difference":
-        return curvature.DifferenceHessian(loaded.objective, loaded.theta, config.patterns)
-    operator = curvature.Hessian(loaded.objective, loaded.theta, config.patterns, config.product)
-    if config.product == "reverse":
-        batches = len(loaded.objective.batches)
-        graph, free = operator.graph_bytes(), available(operator.device)
-        vectors = 4 * operator.n * min(config.max_products, 32)
-        held = graph * (batches if operator.keeps else 1)
-        reporter.stage(f"needs {_bytes(held)} for graphs and up to {_bytes(vectors)} for vectors, {_bytes(free)} free")
-        if graph > free:
-            reporter.note("the graph of one batch may not fit: --checkpointing, or a smaller --batch-size, takes less")
-    return operator
+    if isinstance(loaded.objective, ShardedCrossEntropy):
+        return ShardedHessian(loaded.objective, loaded.theta, config.patterns)
+    if loaded.scratch is not None:
+        assert isinstance(loaded.objective, StreamedCrossEntropy)
+        return StreamedHessian(loaded.objective, loaded.theta, config.patterns, loaded.scratch)
+
+    def make(objective: TokenCrossEntropy) -> curvature.Hessian | curvature.DifferenceHessian:
+        if config.product == "difference":
+            return curvature.DifferenceHessian(objective, loaded.theta, config.patterns)
+        operator = curvature.Hessian(objective, loaded.theta, config.patterns, config.product)
+        if config.product == "reverse":
+            _tell(config, operator, reporter)
+        return operator
+
+    return curvature.over(ranks, loaded.objective, make)
+
+
+def _tell(config: SharpnessConfig, operator: curvature.Hessian, reporter: Reporter) -> None:
+    graph, free = operator.graph_bytes(), available(operator.device)
+    vectors = 4 * operator.n * min(config.max_products, 32)
+    held = graph * (len(operator.objective.batches) if operator.keeps else 1)
+    reporter.stage(f"needs {_bytes(held)} for graphs and up to {_bytes(vectors)} for vectors, {_bytes(free)} free")
+    if graph > free:
+        reporter.note("the graph of one batch may not fit: --checkpointing, or a smaller --batch-size, takes less")
 
 
 def trace(
     config: SharpnessConfig,
     seen: curvature.LinearOperator,
-    operator: Operator,
+    operator: curvature.Operator,
     loaded: inputs.Loaded,
     ledger: Ledger,
     reporter: Reporter,
@@ -58,12 +73,28 @@ def trace(
     if config.layers or config.adam:
         where = operator.space.where()
         layers = {name: (place,) for name, place in where.items()} if config.layers else None
-        block = max(1, min(8, int(0.1 * available(seen.device) / (8 * seen.n))))  # probes and their products
+        free = seen.ranks.told(available(seen.device))
+        block = max(1, min(8, int(0.1 * free / (8 * seen.n))))  # probes and their products
         found = curvature.hutchinson(seen, budget, config.seed, block, layers, known=known, on_round=on_round)
     else:
-        only = operator.space.names
+        only, objective, ranks = operator.space.names, loaded.objective, operator.ranks
+        along: StreamedProbes | ShardedProbes | None = None
+        rounds: Any = objective
+        if isinstance(objective, StreamedCrossEntropy):
+            along = StreamedProbes(objective, loaded.theta, only)
+        elif isinstance(objective, ShardedCrossEntropy):
+            rounds = along = ShardedProbes(objective, loaded.theta, only)
+            ranks = ALONE  # which it adds up itself
         found = curvature.trace_by_losses(
-            loaded.objective, loaded.theta, only, budget, config.seed, known=known, on_round=on_round
+            rounds,
+            loaded.theta,
+            only,
+            budget,
+            config.seed,
+            known=known,
+            on_round=on_round,
+            ranks=ranks,
+            along=along,
         )
     sections: dict[str, dict[str, Any]] = {
         "trace": {
@@ -135,18 +166,21 @@ def direction(
     config: SharpnessConfig,
     quantizer: quantize.Quantizer,
     calibration: Windows | None,
-    operator: Operator,
+    operator: curvature.Operator,
     loaded: inputs.Loaded,
     reporter: Reporter,
 ) -> dict[str, dict[str, Any]]:
     """The quadratic model along Θ̂ − Θ, beside what the loss really does."""
-    update = reporter.stage(f"quantizing to {quantizer}")
-    hat, _ = quantize.quantize(quantizer, loaded.model, calibration, config.batch_size, update)
+    update, ranks = reporter.stage(f"quantizing to {quantizer}"), operator.ranks
+    hat = loaded.theta
+    if ranks.leads:
+        hat, _ = quantize.quantize(quantizer, loaded.model, calibration, config.batch_size, update)
+    hat = Weights(ranks.given(hat, loaded.theta))
     reporter.stage("along the quantization step")
     step = hat - loaded.theta
     found = curvature.along(operator, operator.space.flatten(step))
     partial = {name: hat[name] if name in operator.space.names else loaded.theta[name] for name in hat}
-    before, after = mean(loaded.objective, loaded.theta), mean(loaded.objective, partial)
+    before, after = (window_losses(loaded.objective, at, ranks=ranks).mean for at in (loaded.theta, partial))
     names = list(found.layers)
     return {
         "direction": {

@@ -14,7 +14,7 @@ from landscape import curvature, inputs
 from landscape.config import SharpnessConfig
 from landscape.curvature.checks import explained, gradient
 from landscape.curvature.ledger import Ledger
-from landscape.memory import available
+from landscape.ranks import ALONE, Ranks
 from landscape.reporting import Reporter
 from landscape.sharpness.windows import Spread
 
@@ -53,9 +53,9 @@ class Spectrum:
         self._given, self._keep, self._spread = start, keep, spread
         self._ledger, self._reporter = ledger, reporter
         self._rule = curvature.StopRule(tolerance=config.tolerance)
-        self._krylov = ledger.load_krylov("krylov", operator.empty())
+        self._krylov = ledger.load_krylov("krylov", operator.empty(), operator.new)
 
-    def end(self, which: str, k: int, before: int = 0, rough: curvature.Hessian | None = None) -> dict[str, Any]:
+    def end(self, which: str, k: int, before: int = 0, rough: curvature.Operator | None = None) -> dict[str, Any]:
         """The k eigenvalues at one end, as a section.
 
         Args:
@@ -65,15 +65,17 @@ class Spectrum:
             rough: the same Hessian in bfloat16, to look with before the exact one is asked.
         """
         k = min(k, self._operator.n)
-        start = curvature.noisy(self._gradient if self._given is None else self._given, self._config.seed)
-        if self._krylov is None and rough is not None:
-            found = self._refined(rough, start, which, k)
-            if found.converged.all():
-                return self._section(which, found, "bfloat16, refined in float32")
-            start = found.vectors.sum(0)
-        elif self._krylov is None and self._given is None:
-            start = self._drafted(start)
-        self._krylov = self._krylov or curvature.Krylov.begin(start)
+        if self._krylov is None:
+            given = self._gradient if self._given is None else self._given
+            start = curvature.noisy(given, self._config.seed, out=self._operator.new(self._operator.n))
+            if rough is not None:
+                found = self._refined(rough, start, which, k)
+                if self._operator.ranks.told(bool(found.converged.all())):
+                    return self._section(which, found, "bfloat16, refined in float32")
+                start = found.vectors.sum(0)
+            elif self._given is None:
+                start = self._drafted(start)
+            self._krylov = curvature.Krylov.begin(start, out=start)
         found = self._lanczos("krylov", self._operator, self._krylov, which, k, before)
         if restarts := len(self._krylov.dropped):
             self._reporter.note(f"{restarts} restarts of the Krylov space for want of memory: they cost products")
@@ -116,7 +118,7 @@ class Spectrum:
             on_product,
         )
 
-    def _refined(self, rough: curvature.Hessian, start: torch.Tensor, which: str, k: int) -> curvature.Eigenvalues:
+    def _refined(self, rough: curvature.Operator, start: torch.Tensor, which: str, k: int) -> curvature.Eigenvalues:
         krylov = self._ledger.load_krylov("rough", rough.empty()) or curvature.Krylov.begin(start)
         found = self._lanczos("rough", rough, krylov, which, k)
         rough.release()
@@ -145,11 +147,12 @@ class Spectrum:
     def _room(self, krylov: curvature.Krylov, k: int) -> int | None:
         """Vectors that fit; fewer than may be needed mean restarts, and more products. None: all that may come."""
         each = self._operator.n * self._operator.empty().element_size()
-        fit = len(krylov.store) + int(_SPACE * available(self._operator.device) / each)
+        free = self._operator.ranks.told(self._operator.room())
+        fit = len(krylov.store) + int(_SPACE * free / each)
         return None if fit > 2 * self._config.max_products else max(fit, k + _LEAST)
 
     def _drafted(self, start: torch.Tensor) -> torch.Tensor:
-        if len(self._operator.parts()) < _DRAFT_FROM:
+        if sum(self._operator.ranks.collect(len(self._operator.parts()))) < _DRAFT_FROM:
             return start
         self._reporter.stage("a start vector from a part of the data")
         drafted, products = curvature.draft(self._operator, start)
@@ -157,7 +160,9 @@ class Spectrum:
         return drafted
 
 
-def rough_hessian(config: SharpnessConfig, loaded: inputs.Loaded, ledger: Ledger) -> curvature.Hessian | None:
+def rough_hessian(
+    config: SharpnessConfig, loaded: inputs.Loaded, ledger: Ledger, ranks: Ranks = ALONE
+) -> curvature.Operator | None:
     """The Hessian under bfloat16 autocast, if the top alone is wanted and a timing of gradients says that it pays.
 
     A space that reaches down to λ_min, or a density, needs exact products by the dozen, and the top comes with them.
@@ -169,9 +174,9 @@ def rough_hessian(config: SharpnessConfig, loaded: inputs.Loaded, ledger: Ledger
         if ledger.load("krylov") is not None:
             return None
         exact, coarse = (min(_seconds(o, loaded.theta) for _ in range(2)) for o in (loaded.objective, half))
-        if coarse > _PAYS * exact:
+        if ranks.told(coarse > _PAYS * exact):
             return None
-    return curvature.Hessian(half, loaded.theta, config.patterns)
+    return curvature.over(ranks, half, lambda own: curvature.Hessian(own, loaded.theta, config.patterns))
 
 
 def _seconds(objective: Any, theta: Mapping[str, torch.Tensor]) -> float:

@@ -15,7 +15,8 @@ import torch
 from landscape.curvature import ParameterSpace, vectors
 from landscape.evaluate import WindowLosses, standard_error, window_losses
 from landscape.objective import TokenCrossEntropy
-from landscape.weights import Weights
+from landscape.ranks import ALONE, Ranks
+from landscape.weights import Lazy, Weights
 
 _CHANGE = 1e-3  # of the loss, that a step is to change it by: far above rounding, and far below any bend
 _FARTHEST = 1e-2  # ‖hu‖/‖Θ‖ at most
@@ -29,13 +30,20 @@ class Spread:
         theta: Θ.
         space: of the directions.
         scale: what a direction is multiplied by first, element by element: that of a scaled operator.
+        ranks: those that evaluate together.
     """
 
     def __init__(
-        self, objective: TokenCrossEntropy, theta: Weights, space: ParameterSpace, scale: torch.Tensor | None = None
+        self,
+        objective: TokenCrossEntropy,
+        theta: Weights,
+        space: ParameterSpace,
+        scale: torch.Tensor | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._objective, self._theta, self._space, self._scale = objective, theta, space, scale
-        self._norm = theta.norm()
+        self._ranks = ranks
+        self._norm = vectors.length(theta.values())
 
     def slope(self, direction: torch.Tensor, value: float) -> float:
         """The standard error of g·u, which is `value`; NaN for a single window."""
@@ -53,7 +61,7 @@ class Spread:
 
     @cached_property
     def _here(self) -> WindowLosses:
-        return window_losses(self._objective, self._theta)
+        return window_losses(self._objective, self._theta, ranks=self._ranks)
 
     def _scaled(self, direction: torch.Tensor) -> torch.Tensor:
         return direction if self._scale is None else direction * self._scale
@@ -64,5 +72,6 @@ class Spread:
         return min(change / rate, farthest) if rate else farthest
 
     def _at(self, u: torch.Tensor, h: float) -> WindowLosses:
-        moved = {name: self._theta[name] + h * part for name, part in self._space.unflatten(u).items()}
-        return window_losses(self._objective, {**self._theta, **moved})
+        parts, theta = self._space.unflatten(u), self._theta
+        moved = Lazy(theta, lambda name: theta[name] + h * parts[name] if name in parts else theta[name])
+        return window_losses(self._objective, moved, ranks=self._ranks)

@@ -17,6 +17,7 @@ from typing import Any
 
 from landscape import trajectories
 from landscape.config import StudyConfig
+from landscape.environment import environment
 from landscape.errors import OptionError, StudyError
 from landscape.files import lock, write_whole
 from landscape.quantize import parse
@@ -121,6 +122,7 @@ class _Book:
             for name, own in found.items():
                 table.write(out, name, own, facts)
         told = {"model": Path(config.model.partition("@")[0]).name, "skipped": self._skipped, **facts}
+        told["environment"] = environment()
         write_whole(out / FACTS, json.dumps(told, indent=1).encode())
         self._written = time.monotonic()
         return found["study"]

@@ -18,7 +18,8 @@ from landscape.training.averaging import lawa_members
 from landscape.trajectories import Point
 
 _AT_ONCE = 4096  # tokens of the windows whose graph is held at a time
-_HOW = ("model", "out", "overwrite", "device", "remote_code", "stream", "checkpointing")  # changes no number
+# What changes no number, or its last digits alone.
+_HOW = ("model", "out", "overwrite", "device", "remote_code", "stream", "checkpointing", "deterministic")
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,24 @@ def tasks(config: StudyConfig, found: Sequence[Subject]) -> list[Task]:
 
 def _of(config: StudyConfig, subject: Subject) -> Iterator[Task]:
     wanted, model = config.wanted, subject.reference
-    shared = {
-        name: getattr(config, name)
-        for name in ("text", "seq_len", "packing", "bos", "seed", "device", "remote_code", "batch_size", "overwrite")
-    } | {"tokenizer": config.tokenizer or subject.point.tokenizer}
+    shared = (
+        {
+            name: getattr(config, name)
+            for name in (
+                "text",
+                "seq_len",
+                "packing",
+                "bos",
+                "seed",
+                "device",
+                "remote_code",
+                "batch_size",
+                "overwrite",
+            )
+        }
+        | {"deterministic": config.deterministic}
+        | {"tokenizer": config.tokenizer or subject.point.tokenizer}
+    )
     if "error" in wanted or "step" in wanted:
         previous = subject.previous.reference if subject.previous and "step" in wanted else None
         evaluation = EvaluateConfig(

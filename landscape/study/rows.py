@@ -15,6 +15,7 @@ from landscape import quantize
 from landscape.curvature import store
 from landscape.evaluation import Evaluated
 from landscape.evaluation import read as read_evaluation
+from landscape.files import reading
 from landscape.study.plan import Subject
 from landscape.study.predictions import SUMS, predict
 
@@ -26,6 +27,7 @@ _ESTIMATES = {  # of a comparison: what a column is called
     "relative": "delta_q",
     "perplexity_ratio": "perplexity_ratio",
 }
+_TODO = "delete it and run the same command again"
 _REACH = 0.1  # of the real change: the quadratic model holds as far as it is this near
 
 
@@ -39,15 +41,27 @@ class Rows:
 
 
 def of_subject(subject: Subject, files: Mapping[str, Path]) -> Rows:
-    """A row for every quantizer, or one of curvature alone; one for every quantizer and layer; one for every tensor."""
-    curved = store.read(files["curvature"]) if "curvature" in files else None
+    """A row for every quantizer, or one of curvature alone; one for every quantizer and layer; one for every tensor.
+
+    Raises:
+        StoreError: a file that is damaged.
+    """
     who = _who(subject)
-    what = _curvature(curved) if curved is not None else {}
-    traces = traces_of(curved) if curved is not None else {}
-    results = [read_evaluation(path) for name, path in files.items() if name != "curvature"]
-    study = [who | _evaluation(each) | _step(each.step) | what | _predicted(each, traces) for each in results]
-    layers = [who | row for each in results for row in _layers(each, traces)]
-    tensors = [who | row for row in _tensors(curved)] if curved is not None else []
+    what: Row = {}
+    traces: dict[str, tuple[float, float]] = {}
+    tensors: list[Row] = []
+    if (path := files.get("curvature")) is not None:
+        with reading(path, _TODO):
+            curved = store.read(path)
+            what, traces, tensors = _curvature(curved), traces_of(curved), [who | row for row in _tensors(curved)]
+    study: list[Row] = []
+    layers: list[Row] = []
+    for name, path in files.items():
+        if name != "curvature":
+            with reading(path, _TODO):
+                each = read_evaluation(path)
+                study.append(who | _evaluation(each) | _step(each.step) | what | _predicted(each, traces))
+                layers += (who | row for row in _layers(each, traces))
     return Rows(study or [who | what], layers, tensors)
 
 

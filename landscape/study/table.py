@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from landscape.digests import DIGEST, check_digest, with_digest
 from landscape.errors import MissingExtraError, StoreError
 from landscape.files import write_whole
 from landscape.study.columns import LAYERS, STUDY, TENSORS, Columns
 
 SCHEMA = 1
+_MOST = 1 << 20  # rows: any number of them fits into a few bytes
 FILES: dict[str, Columns] = {"study": STUDY, "layers": LAYERS, "tensors": TENSORS}
 Row = Mapping[str, Any]
 
@@ -41,14 +44,17 @@ def write(folder: Path, name: str, rows: Sequence[Row], facts: Mapping[str, Any]
         pa.field(column, getattr(pa, kind)(), metadata={"meaning": meaning})
         for column, (kind, meaning) in columns.items()
     ]
-    about = {"landscape": json.dumps({"kind": name, "schema": SCHEMA, **facts}, sort_keys=True)}
-    schema = pa.schema(fields, metadata=about)
     plain = [{column: _plain(row.get(column), kind) for column, (kind, _) in columns.items()} for row in rows]
-    table = pa.Table.from_pylist(plain, schema=schema)
-    memory = io.BytesIO()
-    parquet.write_table(table, memory)
+    table = pa.Table.from_pylist(plain, schema=pa.schema(fields))
     text = io.BytesIO()
     csv.write_csv(table, text)
+    about = with_digest({"kind": name, "schema": SCHEMA, "rows": _digest(table), **facts})
+    memory = io.BytesIO()
+    parquet.write_table(
+        table.replace_schema_metadata({"landscape": json.dumps(about, sort_keys=True)}),
+        memory,
+        write_page_checksum=True,
+    )
     write_whole(folder / f"{name}.parquet", memory.getvalue())
     write_whole(folder / f"{name}.csv", text.getvalue())
 
@@ -61,6 +67,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         StoreError: no such file, damaged, or no table of a study.
     """
     check_pyarrow()
+    import pyarrow as pa
     from pyarrow import parquet
 
     file = path / "study.parquet" if path.is_dir() else path
@@ -69,19 +76,37 @@ def read(path: Path) -> list[dict[str, Any]]:
             f"{path}: no table there; expected study.parquet as 'landscape study' writes it, or its folder"
         )
     try:
+        if parquet.read_metadata(file).num_rows > _MOST:
+            raise ValueError("more rows than a study has")
         table = parquet.read_table(file)
         facts = json.loads((table.schema.metadata or {})[b"landscape"])
         if facts["kind"] not in FILES or facts["schema"] != SCHEMA:
             raise ValueError(facts["kind"])
+        for name, (kind, _) in FILES[facts["kind"]].items():
+            if name in table.column_names and table.schema.field(name).type != getattr(pa, kind)():
+                raise ValueError(f"the column {name} is of another type")
+        if DIGEST in facts:  # which earlier versions did not write
+            check_digest(facts)
+            if facts["rows"] != _digest(table):
+                raise ValueError("its content is not what was written")
+        rows = table.to_pylist()
     except Exception as error:  # pyarrow raises several kinds of its own, and OSError for what is no Parquet at all
         raise StoreError(f"{file}: not a table of a study, or a damaged one; run 'landscape study' again") from error
     empty = dict.fromkeys(FILES[facts["kind"]])
-    return [empty | row for row in table.to_pylist()]
+    return [empty | row for row in rows]
 
 
 def read_all(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """The rows of several tables."""
     return [row for path in paths for row in read(path)]
+
+
+def _digest(table: Any) -> str:
+    """SHA-256 over the names and values of the columns."""
+    found = hashlib.sha256()
+    for name in table.column_names:
+        found.update(repr((name, str(table.schema.field(name).type), table[name].to_pylist())).encode())
+    return found.hexdigest()
 
 
 def _plain(value: Any, kind: str) -> Any:

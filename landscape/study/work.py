@@ -35,8 +35,10 @@ def read_note(task: Task, out: Path) -> dict[str, Any] | None:
     """{"files": {quantizer or "curvature": path below the study's folder}}; None where there is none that is whole."""
     try:
         found = json.loads(note_of(task, out).read_text(encoding="utf-8"))
-        return found if isinstance(found["files"], dict) else None
-    except (OSError, ValueError, LookupError, TypeError):
+        own = out.resolve()
+        inside = all((own / name).resolve().is_relative_to(own) for name in found["files"].values())
+        return found if inside else None  # what lies elsewhere is not this study's
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from landscape.errors import LandscapeError
+
 STATE = "trainer_state.json"
 
 
@@ -49,7 +51,7 @@ def of_run(folder: Path) -> Log:
 
     try:
         return _log(Run(folder).rows(), "tokens")
-    except (OSError, ValueError):
+    except (OSError, LandscapeError):
         return Log()
 
 
@@ -58,7 +60,7 @@ def of_checkpoint(folder: Path) -> Log:
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         rows: list[Any] = [*state["log_history"], {**state, "step": state["global_step"]}]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Log()
     # Where it was not asked to count tokens, the Trainer writes 0.
     return _log(rows, "num_input_tokens_seen", least=1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from landscape.errors import ModelError
+from landscape.files import on_disk
 from landscape.references import revisions, step_of
 from landscape.trajectories import logs
 from landscape.trajectories.families import Family, family
@@ -61,8 +62,8 @@ def points(model: str, note: Callable[[str], None] = lambda text: None) -> list[
     Raises:
         ModelError: no such model, here or on the Hub, or nothing in it that is a checkpoint.
     """
-    path = Path(model).expanduser()
-    return _on_disk(model, path, note) if model and path.exists() else _on_hub(model, note)
+    path = on_disk(model)
+    return _on_disk(model, path, note) if path else _on_hub(model, note)
 
 
 def _on_hub(name: str, note: Callable[[str], None]) -> list[Point]:

@@ -23,9 +23,9 @@ import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from pathlib import Path
 
 from landscape.errors import ModelError, OptionError
+from landscape.files import on_disk
 from landscape.trajectories.points import MAIN, Point
 from landscape.trajectories.revisions import parse
 
@@ -41,7 +41,7 @@ def split(reference: str) -> tuple[str, str | None]:
     Raises:
         OptionError: nothing before the @, or nothing after it.
     """
-    if "@" not in reference or Path(reference).expanduser().exists():
+    if "@" not in reference or on_disk(reference):
         return reference, None
     model, _, selection = reference.rpartition("@")
     if not model or not selection:

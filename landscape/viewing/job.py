@@ -8,7 +8,7 @@ from pathlib import Path
 
 from landscape.config import ViewConfig
 from landscape.errors import LandscapeError, OptionError
-from landscape.files import write_whole
+from landscape.files import reading, write_whole
 from landscape.reporting import Reporter, Silent
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.pages.contents import contents_page
@@ -73,17 +73,19 @@ def _draw_alone(config: ViewConfig, reporter: Reporter) -> Viewed:
         out = out / f"{named.stem}.html"
     update = reporter.stage(f"page of {named.name}")
     stamps, content = reader.read(source)
-    if isinstance(content, Study):
-        folder = source.path.parent
-        text = _study_page(content, folder, reader)
-        figure: Figure | None = study_figure(content, folder.name)
-    else:
-        (page,) = planned(Results({source: content}, {source: stamps}, {source: card_of(source, content)}))
-        figure = page.figure
-        text = page.draw(False, False, "") if page.address else contents_page(named.name, [page.card], beside=False)
-    write_whole(out, text.encode())
+    with reading(named, "make it anew"):  # what fits no page, wherever that shows
+        if isinstance(content, Study):
+            folder = source.path.parent
+            text = _study_page(content, folder, reader)
+            figure: Figure | None = study_figure(content, folder.name)
+        else:
+            (page,) = planned(Results({source: content}, {source: stamps}, {source: card_of(source, content)}))
+            figure = page.figure
+            text = page.draw(False, False, "") if page.address else contents_page(named.name, [page.card], beside=False)
+    write_whole(out, text.encode(errors="replace"))
     if config.figures and figure is not None:
-        figure(out.with_suffix(""))
+        with reading(named, "leave --figures out"):
+            figure(out.with_suffix(""))
     update(1, 1)
     return Viewed(out, drawn=1, kept=0, alone=True)
 

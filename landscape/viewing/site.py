@@ -121,7 +121,7 @@ class Site:
                 return str(error)
             except Exception as error:
                 return f"cannot be drawn ({type(error).__name__}: {error})"
-            write_whole(self.out / page.address, text.encode())
+            write_whole(self.out / page.address, text.encode(errors="replace"))
         if self.figures and page.figure is not None:
             try:
                 page.figure(self.out / FIGURES / page.name)
@@ -139,7 +139,7 @@ class Site:
         if not shared.is_file() or shared.read_bytes() != script():
             write_whole(shared, script())
         name = " and ".join(dict.fromkeys(path.resolve().name or str(path) for path in self.named))
-        write_whole(self.out / INDEX, contents_page(name, cards, unreadable, live=self.live).encode())
+        write_whole(self.out / INDEX, contents_page(name, cards, unreadable, live=self.live).encode(errors="replace"))
 
     def _clean(self, before: Mapping[str, str], fresh: Mapping[str, str]) -> None:
         """Remove pages whose results are gone, and remember what is there now."""
@@ -164,7 +164,7 @@ def _manifest(out: Path) -> dict[str, str]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {str(name): str(digest) for name, digest in found.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}  # damaged: all is drawn again
 
 
