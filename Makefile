@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-beyond soak fuzz clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -119,6 +119,9 @@ bench-training: $(INSTALLED) ## tokens per second beside a plain loop; ARGS='--r
 
 bench-explorer: $(INSTALLED) ## sizes of pages, and how soon headless Chromium shows them; ARGS='--cells 201'
 	@$(BIN)/python benchmarks/explorer.py $(ARGS)
+
+bench-ranks: $(INSTALLED) ## two ranks on two cores beside two threads; ARGS='--only slice --repeats 5'
+	@$(BIN)/python -W ignore benchmarks/ranks.py $(ARGS)
 
 bench-beyond: $(INSTALLED) ## a model larger than memory, under a limit (as root): evaluated, sliced, trace and λ_max; ARGS='--limit 512'
 	@$(BIN)/python -W ignore benchmarks/beyond_memory.py $(ARGS)
