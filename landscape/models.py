@@ -80,7 +80,9 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
         check_claims(checkpoint)
     try:
         return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
-    except Exception as error:  # as above
+    except BaseException as error:  # a panic of the library, which is in Rust, is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         raise ModelError(
             f"model {checkpoint}: its tokenizer cannot be loaded ({first_line(error)}); name one with --tokenizer"
         ) from error

@@ -323,6 +323,8 @@ def test_formats_are_recognized_without_loading(tmp_path: Path):
         is_packed(settings("old-ct", compression_config={"quant_method": "compressed-tensors"})) == "compressed-tensors"
     )
     assert is_packed(settings("unpacked", quantization_config={"quant_method": "gguf"})) is None
+    with pytest.raises(ModelError, match=r"model odd: quantization_config .* is no mapping"):
+        is_packed(settings("odd", quantization_config=["gptq"]))
     for file, method in (("quantize_config.json", "gptq"), ("quant_config.json", "awq")):
         settings(file)
         (tmp_path / file / file).write_text(json.dumps({"bits": 4}))

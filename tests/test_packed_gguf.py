@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,12 @@ def test_an_architecture_that_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_table_covers_the_architectures_of_the_suite():
     assert set(NAMES) == set(ARCHITECTURES) - {"apertus"}  # its activation's parameters are metadata in GGUF
+
+
+def test_a_length_beyond_the_end_of_the_file_is_not_believed(tmp_path: Path):
+    model = wide("qwen2")
+    write(tmp_path, model, "qwen2")
+    key, kind, count = b"tokens", 9, 1 << 60  # an array of 2⁶⁰ bytes
+    head = struct.pack("<IIQQ", 0x46554747, 3, 0, 1) + struct.pack("<Q", len(key)) + key
+    (tmp_path / "tiny.gguf").write_bytes(head + struct.pack("<IIQ", kind, 0, count) + bytes(64))
+    assert "ends before what its lengths say" in refusal(tmp_path, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -249,3 +250,9 @@ def test_a_surface_comes_back_from_json_bit_for_bit(name: str):
     shown = on_grid(surfaces[name], alpha, beta)
     assert type(again) is type(surfaces[name])
     assert on_grid(again, alpha, beta).tobytes() == shown.tobytes()
+
+
+@pytest.mark.parametrize("bounds", [[math.inf, math.inf, 0, 1], [1, 0, 0, 1]])
+def test_bounds_out_of_a_file_are_its_fault_and_nobodys_choice(bounds: list[float]):
+    with pytest.raises(ValueError, match="two finite numbers"):
+        from_plain({"bounds": bounds, "coefficients": [[1.0]]})

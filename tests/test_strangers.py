@@ -331,6 +331,15 @@ def test_a_note_names_files_of_its_study(tmp_path: Path, name: object):
     assert work.read_note(Task(), tmp_path / "study") is None and not work.is_done(Task(), tmp_path / "study")
 
 
+def test_a_note_that_names_what_no_file_can_be_called_is_of_a_task_to_be_done(tmp_path: Path):
+    class Task:
+        note = "note.json"
+
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "note.json").write_text(json.dumps({"files": {"curvature": "A" * 5000}}))
+    assert not work.is_done(Task(), tmp_path)
+
+
 def test_a_log_is_not_read_past_a_damaged_row(tmp_path: Path):
     run = Run(tmp_path)
     (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')

@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import prose
 
+from landscape.digests import with_digest
 from landscape.errors import StoreError, TextError
 from landscape.training.data import END, FACTS, IDS, Order, open_tokens, train_tokenizer, write_tokens
 
@@ -171,6 +172,12 @@ class TestHalfWritten:
         content = bytearray((folder / name).read_bytes())
         content[len(content) // 2] ^= 1
         (folder / name).write_bytes(content)
+        assert open_tokens(folder) is None
+
+    @pytest.mark.parametrize("dtype", ["S", "V0", "O", "no type", 3])
+    def test_a_type_that_numbers_cannot_have_is_none(self, folder: Path, dtype: object):
+        facts = json.loads((folder / FACTS).read_text())
+        (folder / FACTS).write_text(json.dumps(with_digest(facts | {"dtype": dtype})))
         assert open_tokens(folder) is None
 
     @pytest.mark.parametrize("facts", ["", "{", "{}", "[]", "null", '"facts"', "\udcff"])

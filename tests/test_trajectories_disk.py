@@ -84,7 +84,10 @@ def test_a_run_without_a_log_has_the_tokens_of_its_names(tmp_path: Path) -> None
 def test_checkpoints_of_the_trainer(tmp_path: Path) -> None:
     folder = save(tmp_path / "trained")
     history = [{"step": 250, "learning_rate": 9e-5, "loss": 3.0}, {"step": 500, "learning_rate": 5e-5, "loss": 2.0}]
-    history += [{"step": 500, "eval_loss": 2.1}, {"step": 750, "learning_rate": 2e-5, "loss": 2.0}]
+    history += [
+        {"step": 500, "eval_loss": 2.1, "learning_rate": 10**400},
+        {"step": 750, "learning_rate": 2e-5, "loss": 2.0},
+    ]
     for step, seen in ((500, 0), (600, 1234)):
         state = {"global_step": step, "num_input_tokens_seen": seen}
         state["log_history"] = [entry for entry in history if entry["step"] <= step]  # type: ignore[assignment]

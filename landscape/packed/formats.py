@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from landscape.errors import ModelError
 from landscape.packed.gguf import gguf_files
 from landscape.packed.stored import Settings, read_json
 from landscape.references import Checkpoint
@@ -28,6 +29,8 @@ def settings_of(folder: Path) -> Settings:
     """What the configuration says about quantization, with its `quant_method`; empty for a float checkpoint."""
     config = read_json(folder / "config.json")
     settings: dict[str, Any] = config.get("quantization_config") or config.get("compression_config") or {}
+    if not isinstance(settings, dict):
+        raise ModelError(f"model {folder.name}: quantization_config in config.json is no mapping")
     if settings.get("load_in_4bit") or settings.get("load_in_8bit"):
         return {"quant_method": "bitsandbytes", **settings}
     # Before transformers knew them, AutoGPTQ and AutoAWQ wrote files of their own.

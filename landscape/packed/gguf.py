@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +62,7 @@ def read(folder: Path, settings: Settings, model: nn.Module) -> Iterator[Dense]:
             f"{len(others) + 1} GGUF files, as {path.name}; expected one, in a directory of its own (llama-gguf-split "
             "joins the parts of a split one)"
         )
-    reader = gguf.GGUFReader(path)
+    reader = _bounded(gguf.GGUFReader)(path)
     architecture = str(reader.fields["general.architecture"].contents())
     moved = _check_architecture(architecture, model)
     names = _names(gguf, architecture, model)
@@ -80,6 +81,20 @@ def read(folder: Path, settings: Settings, model: nn.Module) -> Iterator[Dense]:
         else:
             bits = _BITS.search(kind)
             yield Dense(name, tensor, int(bits[1]) if bits else 0, 8 * int(stored.n_bytes), by_output=True)
+
+
+def _bounded(reader: type) -> type:
+    """`reader`, which raises `ValueError` where it would read beyond the end of its file.
+
+    A length is else believed: of an array of 2⁶⁰ numbers every single one would be looked for, and nothing be found.
+    """
+
+    def get(self: Any, offset: int, dtype: Any, count: int = 1, *rest: Any, **more: Any) -> Any:
+        if int(offset) + np.dtype(dtype).itemsize * int(count) > len(self.data):
+            raise ValueError("it ends before what its lengths say")
+        return reader._get(self, offset, dtype, count, *rest, **more)  # type: ignore[attr-defined]
+
+    return type("Bounded", (reader,), {"_get": get})
 
 
 def _check_architecture(architecture: str, model: nn.Module) -> re.Pattern[str] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from landscape.errors import OptionError
 from landscape.slices.axes import Bounds
 from landscape.slices.polynomial import Polynomial
 
@@ -102,7 +103,10 @@ def from_plain(plain: dict[str, Any]) -> Surface:
         coefficients = np.array(plain["coefficients"], dtype=np.float64)
         if coefficients.ndim != 2 or not coefficients.size:
             raise ValueError(f"a polynomial with coefficients of shape {coefficients.shape}")
-        return Polynomial(Bounds((a, b), (c, d)), coefficients)
+        try:
+            return Polynomial(Bounds((a, b), (c, d)), coefficients)
+        except OptionError as error:  # here nobody chose them
+            raise ValueError(str(error)) from error
     if "loss" in plain:
         patch = Patch(*(np.array(plain[name], dtype=np.float64) for name in ("alpha", "beta", "loss")))
         if patch.loss.shape != (*patch.alpha.shape, *patch.beta.shape) or patch.loss.ndim != 2 or not patch.loss.size:

@@ -20,11 +20,13 @@ Layer = Mapping[str, Any]
 
 
 def _grid(layer: Layer) -> float:
-    return float(layer["grid_step"]) ** 2 / 12
+    step = float(layer["grid_step"])
+    return step * step / 12
 
 
 def _length(layer: Layer) -> float:
-    return float(layer["step_norm"]) ** 2 / int(layer["parameters"])
+    norm = float(layer["step_norm"])
+    return norm * norm / int(layer["parameters"])
 
 
 def _outputs(layer: Layer) -> float:
@@ -45,6 +47,6 @@ def predict(layers: Sequence[Layer], traces: Mapping[str, tuple[float, float]]) 
         for layer in layers:
             trace, trace_error = traces.get(layer["name"], (math.nan, math.nan))
             value += 0.5 * trace * of(layer)
-            error += (0.5 * trace_error * of(layer)) ** 2
-        found[name] = (value, math.sqrt(error)) if layers else (math.nan, math.nan)
+            error = math.hypot(error, 0.5 * trace_error * of(layer))
+        found[name] = (value, error) if layers else (math.nan, math.nan)
     return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from landscape import quantize
 from landscape.curvature import store
+from landscape.errors import QuantizerError, StoreError
 from landscape.evaluation import Evaluated
 from landscape.evaluation import read as read_evaluation
 from landscape.files import reading
@@ -78,11 +79,18 @@ def _who(subject: Subject) -> Row:
     }
 
 
+def _named(result: Evaluated) -> quantize.Quantizer:
+    try:
+        return quantize.parse(result.quantizer)
+    except QuantizerError as error:
+        raise StoreError(f"{result.path}: {error}; {_TODO}") from error
+
+
 def _evaluation(result: Evaluated) -> Row:
     facts, report = result.facts, result.report
     row: Row = {"quantizer": result.quantizer}
     if report:
-        quantizer = quantize.parse(result.quantizer)
+        quantizer = _named(result)
         row |= {"method": quantizer.method, "bits": quantizer.bits, "group_size": quantizer.group_size}
         row |= {"bits_per_weight": report["bits_per_weight"], "quantized_parameters": report["quantized_parameters"]}
     row["parameters"] = facts["total_parameters"]

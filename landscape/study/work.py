@@ -12,7 +12,7 @@ from landscape.averaging import average_checkpoints
 from landscape.config import EvaluateConfig, SharpnessConfig
 from landscape.errors import CurvatureError, ModelError
 from landscape.evaluation import evaluate_model
-from landscape.files import turn, write_whole
+from landscape.files import on_disk, turn, write_whole
 from landscape.reporting import Reporter, Silent
 from landscape.sharpness import measure_sharpness
 from landscape.study.plan import Task
@@ -28,7 +28,7 @@ def note_of(task: Task, out: Path) -> Path:
 def is_done(task: Task, out: Path) -> bool:
     """Whether its note and the files that it names are there."""
     found = read_note(task, out)
-    return found is not None and all((out / name).is_file() for name in found["files"].values())
+    return found is not None and all(on_disk(str(out / name)) for name in found["files"].values())
 
 
 def read_note(task: Task, out: Path) -> dict[str, Any] | None:

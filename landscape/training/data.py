@@ -60,8 +60,8 @@ def open_tokens(folder: Path) -> TokenFile | None:
             return None
         ids = np.memmap(folder / IDS, dtype=facts["dtype"], mode="r")
         return TokenFile(ids, facts["fingerprint"], folder, facts["documents"]) if len(ids) == facts["tokens"] else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None  # of a type without a size, say
 
 
 def write_tokens(

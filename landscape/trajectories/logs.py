@@ -7,7 +7,7 @@ missing, damaged or of another kind is unknown, and no error: the checkpoints ca
 from __future__ import annotations
 
 import json
-import math
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,4 +79,4 @@ def _log(rows: Iterable[Any], tokens: str, least: float = 0) -> Log:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
