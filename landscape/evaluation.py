@@ -239,6 +239,7 @@ def _check(content: Any) -> None:
     """Raise `ValueError` where what the tables and figures need is not there, or of another kind."""
     if content["kind"] != "evaluation" or content["schema"] not in _READABLE:
         raise ValueError("kind")
+    json.dumps(content, ensure_ascii=False).encode()  # which halves of a character in its names are not
     if content["schema"] == _SCHEMA or DIGEST in content:
         check_digest(content)
     for kind, names in _FACTS.items():

@@ -13,7 +13,7 @@ from conftest import build
 from landscape import evaluation
 from landscape.config import EvaluateConfig
 from landscape.digests import with_digest
-from landscape.errors import OptionError
+from landscape.errors import OptionError, StoreError
 from landscape.frontier import BITS, NATS, draw, frontier
 
 
@@ -69,6 +69,14 @@ def test_models_of_different_tokenizers_compare_by_bytes(results: Path, tmp_path
     windows, facts = result.facts["windows"], result.facts
     assert row.loss == pytest.approx(sum(windows["sum_hat"]) / math.log(2) / facts["predicted_bytes"])
     assert 1 < facts["predicted_bytes"] / sum(windows["predicted"]) < 6  # bytes a token
+
+
+def test_a_name_that_no_file_can_hold_is_refused(results: Path, tmp_path: Path):
+    path = next(results.glob("*.json"))
+    content = with_digest(json.loads(path.read_text()) | {"model": "\ud800"})  # half a character
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    with pytest.raises(StoreError, match=r"odd\.json: not an evaluation"):
+        read(tmp_path)
 
 
 def test_other_texts_do_not_compare(results: Path, run: Path, text_file: Path, tmp_path: Path):
