@@ -13,6 +13,7 @@ signal), *hang* (beyond a limit in seconds) and *memory* (the process was refuse
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -74,7 +75,7 @@ def _all(fuzzer: Fuzzer, targets: list[Target], inputs: int, keep: Path | None, 
     total: Counter[str] = Counter()
     columns = ("target", "inputs", *OUTCOMES)
     table = Table(*columns)
-    waiting = [(each, fuzzer.run(each, range(max(1, round(inputs * each.share / shares))))) for each in targets]
+    waiting = [(each, fuzzer.run(each, range(math.ceil(inputs * each.share / shares)))) for each in targets]
     running: list[tuple[Target, Iterator[Heard]]] = []
     counts: dict[str, Counter[str]] = {target.name: Counter() for target in targets}
     while waiting or running:

@@ -152,9 +152,10 @@ def _of_json_lines(lines: IO[str], path: Path) -> Iterator[str]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            said = getattr(error, "msg", error)  # without the place, which is within the line
             raise TextError(
-                f"text {path.name}, line {number}: not JSON ({error.msg}); expected one object per line"
+                f"text {path.name}, line {number}: not JSON ({said}); expected one object per line"
             ) from error
         yield _field(row, f"{path.name}, line {number}")
 

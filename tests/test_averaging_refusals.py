@@ -113,8 +113,9 @@ def test_damaged_averages(trained: Path, out: Path):
     weights = out / "step50" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "or a damaged one" in refusal(trained, out=out, window=5, along=True)
-    (out / "step50" / RECIPE).write_text("{}")
-    assert "step50: holds SHA256SUMS, which is of no average" in refusal(trained, out=out, window=5, along=True)
+    for odd in ("{}", "[" * 100_000):
+        (out / "step50" / RECIPE).write_text(odd)
+        assert "step50: holds SHA256SUMS, which is of no average" in refusal(trained, out=out, window=5, along=True)
 
 
 def test_averages_further_on_stay_where_they_are_of_the_same_kind(trained: Path, out: Path):

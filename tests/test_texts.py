@@ -124,6 +124,8 @@ def test_what_is_wrong_with_a_line(tmp_path: Path) -> None:
     assert "pile.jsonl, line 2: no field text or content with text; it has no fields" in refusal(path)
     path.write_text(lines({"text": "fine"}) + "\n" + '{"text": "cut of')
     assert "text pile.jsonl, line 3: not JSON (Unterminated string" in refusal(path)
+    path.write_text("[" * 100_000)
+    assert "text pile.jsonl, line 1: not JSON (maximum recursion depth" in refusal(path)
     assert "expected one object per line" in refusal(path)
 
 

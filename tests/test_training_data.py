@@ -180,7 +180,7 @@ class TestHalfWritten:
         (folder / FACTS).write_text(json.dumps(with_digest(facts | {"dtype": dtype})))
         assert open_tokens(folder) is None
 
-    @pytest.mark.parametrize("facts", ["", "{", "{}", "[]", "null", '"facts"', "\udcff"])
+    @pytest.mark.parametrize("facts", ["", "{", "{}", "[]", "null", '"facts"', "\udcff", "[" * 100_000])
     def test_damaged_facts_are_none(self, folder: Path, facts: str):
         (folder / FACTS).write_text(facts, encoding="utf-8", errors="surrogateescape")
         assert open_tokens(folder) is None

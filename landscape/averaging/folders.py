@@ -90,7 +90,7 @@ def _there(config: AverageConfig, out: Path, wanted: set[Path]) -> list[Path]:
 
 def _stored(folder: Path) -> dict[str, Any]:
     """The recipe in `folder`; empty where there is none."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         found: dict[str, Any] = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
         named = all(member["identity"] and "coefficient" in member for member in found["members"])
         if named and isinstance(found["files"], dict):

@@ -64,7 +64,7 @@ def load(path: Path, model: nn.Module, updater: Updater) -> dict[str, Any]:
         random = stored["random/cpu"]
         if (digest := about.pop("digest", None)) is not None and digest != _digest(stored, about):
             raise ValueError("its content is not what was written")
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path.name} of {path.parent.name}: cannot be read ({error}); remove it") from error
     own = _model(model)
     theirs = {name.removeprefix("model/"): tensor for name, tensor in stored.items() if name.startswith("model/")}
