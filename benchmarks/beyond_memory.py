@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
+_CACHE = Path(__file__).parent / ".cache"
 _V1 = ("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "total_rss")
 _V2 = ("", "memory.max", "memory.peak", "anon")
 _SWAP = {"memory.memsw.limit_in_bytes", "memory.swap.max"}
@@ -46,7 +47,9 @@ class Done:
         """In words."""
         if self.code == 0:
             return "done"
-        return "killed by the system" if self.code == -signal.SIGKILL else f"refused: {self.said[-60:]}"
+        if self.code == -signal.SIGKILL:
+            return "killed by the system"
+        return f"refused: {self.said.rpartition('landscape: ')[2][:90]}…"
 
 
 def main() -> None:
@@ -57,7 +60,8 @@ def main() -> None:
     parser.add_argument("--only", default="evaluate,slice,sharpness", help="of these, with commas")
     args = parser.parse_args()
     limit = args.limit << 20
-    with tempfile.TemporaryDirectory(prefix=".beyond-", dir=".") as name:
+    _CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="beyond-", dir=_CACHE) as name:  # /tmp may lie in memory
         folder = Path(name)
         if not _can_limit(limit):
             sys.exit("this needs a control group with a limit of memory, and may not make one here: run it as root")

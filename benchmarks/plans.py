@@ -1,13 +1,16 @@
 """What `landscape plan` counts beside what is measured: bytes, operations a second, at three sizes.
 
-Every line is a process of its own. Peaks are the kernel's (VmHWM), less what the process had before; times are the best
-of three, beside a product of large matrices timed in between.
+Every number is of a process of its own. Peaks are the kernel's (VmHWM), less what the process had before: *live*, with
+an allocator that gives back at once what is freed, and *taken*, with the C library's as it is, which keeps some of it.
+Times are the best of three, beside a product of large matrices timed in between.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
 import subprocess
 import sys
 import time
@@ -31,6 +34,7 @@ SIZES = {  # name: width, layers, heads
     "85M": (768, 10, 12),
 }
 WINDOWS, TOKENS, VOCABULARY = 2, 256, 4096
+AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}  # give back what is freed
 PARTS = ("loss", "gradient", "graph", "product")
 
 
@@ -57,6 +61,7 @@ def model_of(size: str, device: str) -> torch.nn.Module:
 
 def peak_of(run: Callable[[], object]) -> tuple[int, object]:
     """By how much the process grows at most while it runs, in bytes."""
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
     made = run()
@@ -109,6 +114,14 @@ def measure(size: str, part: str) -> dict[str, float]:
     return {"parameters": planned.parameters, "planned": bytes_planned, "peak": peak, "reached": max(speeds)}
 
 
+def of_a_process(size: str, part: str, more: dict[str, str]) -> dict[str, float]:
+    """What `measure` finds in a process with more environment."""
+    command = [sys.executable, "-W", "ignore", __file__, "--one", size, part]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | more)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main() -> None:
     """A table, one line for each size and part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -119,18 +132,16 @@ def main() -> None:
         print(json.dumps(measure(*given.one)))
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("model", "part", "planned", "measured", "ratio", "of large products"):
+    for heading in ("model", "part", "planned", "live", "ratio", "taken", "ratio", "of large products"):
         table.add_column(heading, justify="right")
     for size in [given.only] if given.only else SIZES:
         for part in PARTS:
-            command = [sys.executable, "-W", "ignore", __file__, "--one", size, part]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout.splitlines()[-1])
-            planned, peak = found["planned"] / 1e6, found["peak"] / 1e6
-            name = f"{found['parameters'] / 1e6:.1f} M"
-            table.add_row(
-                name, part, f"{planned:.0f} MB", f"{peak:.0f} MB", f"{peak / planned:.2f}", f"{found['reached']:.2f}"
-            )
+            live, taken = of_a_process(size, part, AT_ONCE), of_a_process(size, part, {})
+            planned = taken["planned"]
+            row = [f"{taken['parameters'] / 1e6:.1f} M", part, f"{planned / 1e6:.0f} MB"]
+            for found in (live, taken):
+                row += [f"{found['peak'] / 1e6:.0f} MB", f"{found['peak'] / planned:.2f}"]
+            table.add_row(*row, f"{taken['reached']:.2f}")
     Console(width=100).print(table)
 
 

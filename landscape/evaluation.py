@@ -29,8 +29,6 @@ from landscape.evaluate import Comparison, Estimate, WindowLosses, compare, wind
 from landscape.evaluation_step import Step
 from landscape.evaluation_tasks import Exam
 from landscape.files import lock, write_whole
-from landscape.mapped import stored_parameters
-from landscape.memory import available
 from landscape.ranks import Ranks, ranks
 from landscape.references import Checkpoint, resolve
 from landscape.reporting import Reporter, Silent, versions
@@ -51,7 +49,6 @@ _FACTS: dict[type, tuple[str, ...]] = {
     int: ("total_parameters", "eval_tokens", "eval_windows", "seq_len", "predicted_bytes"),
     dict: ("comparison", "windows", "report", "tasks", "config", "versions"),
 }
-_FILLED = 0.8  # of the free memory, by weights
 
 
 @dataclass(frozen=True)
@@ -329,12 +326,7 @@ def _streams(job: _Job, ways: Sequence[_Way], reporter: Reporter) -> bool:
         raise OptionError(f"--stream always with {whole[0]}: needs the whole model in memory; use --stream never")
     if config.stream != "auto" or whole or job.exam is not None or job.step is not None or job.ranks.size > 1:
         return config.stream == "always"
-    needed = 4 * stored_parameters(job.checkpoint) * (1 if set(ways) == {_Way()} else 2)
-    free = available(job.ranks.device)
-    if needed <= _FILLED * free:
-        return False
-    reporter.note(f"streamed block by block: float32 weights take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
-    return True
+    return inputs.too_large(job.checkpoint, 1 if set(ways) == {_Way()} else 2, job.ranks.device, reporter.note)
 
 
 def quantized(

@@ -190,8 +190,27 @@ def too_large(checkpoint: Checkpoint, copies: int, device: str, note: Note) -> b
     needed, free = 4 * copies * stored_parameters(checkpoint), available(device)
     if needed <= _FILLED * free:
         return False
-    note(f"streamed block by block: {copies} copies of Θ take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
+    note(f"streamed block by block: {_room(copies, needed, free)}")
     return True
+
+
+def check_room(checkpoint: Checkpoint, copies: int, device: str, job: str) -> None:
+    """Refuse what memory cannot hold before it is loaded.
+
+    Raises:
+        ModelError: there is no room for so many copies of Θ in float32.
+    """
+    needed, free = 4 * copies * stored_parameters(checkpoint), available(device)
+    if needed > free:
+        raise ModelError(
+            f"model {checkpoint}: {_room(copies, needed, free)}; use --stream always, or --shard under torchrun "
+            f"('landscape plan {job} MODEL' says what each of them takes)"
+        )
+
+
+def _room(copies: int, needed: float, free: float) -> str:
+    said = "Θ takes" if copies == 1 else f"{copies} copies of Θ take"
+    return f"{said} {needed / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
 
 
 def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:

@@ -95,6 +95,9 @@ def test_what_does_not_fit_is_said_with_what_would(run: Path):
     for words, size in remedies:
         assert size <= 4e6 < found.peak, words
     assert any("--stream always" in words for words, _ in remedies)
+    short = {"products": 20, "shard": True, "batch_size": 1, "memory": 0.0009}
+    split, (more,) = planned(run, "sharpness", ranks=2, **short)
+    assert not split.fits and more[0].startswith("torchrun on ") and more[1] <= 9e5 < split.peak
     fitting, none = planned(run, "sharpness", products=20, memory=0.004, stream=True)
     assert fitting.fits and not none and config.products == 20
 

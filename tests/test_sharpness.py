@@ -17,6 +17,7 @@ from landscape import cli
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.errors import StoreError
+from landscape.mapped import stored_parameters
 from landscape.models import load_tokenizer
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.references import resolve
@@ -209,6 +210,18 @@ def test_vectors_are_kept_and_are_the_next_start(truncated: Path, tmp_path: Path
     assert warm.stored.attributes["config"]["start"] == "first.top.safetensors" and not warm.vectors
     overwritten = SharpnessConfig(str(truncated), out=tmp_path / "first.h5", overwrite=True, **again)
     assert not measure_sharpness(overwritten).vectors
+
+
+def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_loaded(
+    run: Path, text_file: Path, tmp_path: Path, monkeypatch, landscape
+):
+    parameters = stored_parameters(resolve(f"{run}@step30"))
+    monkeypatch.setattr("landscape.inputs.available", lambda device: 11 * parameters)
+    code, _, err = landscape(
+        "sharpness", f"{run}@step30", "--text", text_file, "--tokens", 64, "--out", tmp_path / "x.h5"
+    )
+    assert code == 2 and not (tmp_path / "x.h5").exists()
+    assert "3 copies of Θ take" in err and "--stream always, or --shard" in err
 
 
 def test_little_memory_means_restarts_and_the_same_eigenvalues(

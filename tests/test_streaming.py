@@ -237,7 +237,7 @@ def test_streams_by_itself_where_memory_is_short(run: Path, text_file: Path, tmp
     parameters = stored_parameters(resolve(f"{run}@step30"))
     command = ("evaluate", f"{run}@step30", "--text", text_file, "--tokens", 640, "--out")
     for free, quant, streams in ((11, "rtn-w4-g16", False), (9, "rtn-w4-g16", True), (9, "none", False)):
-        monkeypatch.setattr(evaluation, "available", lambda device, free=free: free * parameters)
+        monkeypatch.setattr("landscape.inputs.available", lambda device, free=free: free * parameters)
         code, out, _ = landscape(*command, tmp_path / f"{free}{quant}", "--quant", quant)
         assert code == 0 and ("streamed block by block" in out) is streams
 

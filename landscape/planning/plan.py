@@ -99,6 +99,7 @@ def remedies(found: Plan, windows: int, costs_of: Callable[[PlanConfig], Costs])
     if config.job == "sharpness" and not config.shard:
         changes.append(("--checkpointing --batch-size 1", {"checkpointing": True, "batch_size": 1}))
         changes.append(("--product difference --batch-size 1", {"product": "difference", "batch_size": 1}))
+    if config.job == "sharpness":
         changes += [
             (f"torchrun on {ranks} ranks with --shard --batch-size 1", {"shard": True, "batch_size": 1, "ranks": ranks})
             for ranks in (2, 4, 8, 16, 32, 64)

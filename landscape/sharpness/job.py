@@ -36,6 +36,8 @@ from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.sharpness.windows import Spread
 from landscape.texts import display_name
 
+_COPIES = 3  # of Θ, at the least: itself, a gradient, a product
+
 
 @dataclass(frozen=True)
 class SharpnessResult:
@@ -145,6 +147,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
     elif config.stream == "always":
         loaded = inputs.load_to_scratch(config, job.checkpoint, job.text, job.ranks.device, "float32", job.path.parent)
     else:
+        inputs.check_room(job.checkpoint, _COPIES, job.ranks.device, "sharpness")
         loaded = inputs.load(config, job.checkpoint, job.text, job.ranks.device, "float32", config.checkpointing)
     reporter.stage("gradient")
     operator = parts.hessian(config, loaded, job.ranks, reporter)
