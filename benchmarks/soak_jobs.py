@@ -16,7 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow.parquet  # noqa: F401 (imported here, so that no job has to)
-import transformers.models.gpt_neox.modeling_gpt_neox  # noqa: F401
+import transformers.models.gpt_neox.modeling_gpt_neox
+import transformers.utils
 from safetensors import safe_open
 
 import landscape.viewer.pages
@@ -48,6 +49,8 @@ TIMES = ("created", "finished", "seconds", "quantize_seconds", "digest", "seal")
 LINKS = ("DIMENSION_LIST", "REFERENCE_LIST")  # HDF5's own addresses
 
 Values = dict[str, Any]
+
+transformers.utils.logging.disable_progress_bar()
 
 
 @dataclass(frozen=True)

@@ -141,11 +141,13 @@ def load(
     With `streams` its blocks stay in the file (`landscape.mapped`).
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: it cannot be loaded, or memory does not hold it.
         TextError: the tokenizer's ids go beyond the model's vocabulary.
     """
     if streams:
         heap.give_back()
+    else:
+        check_room(checkpoint, 1, device)
     read = load_mapped if streams else models.load_model
     model = read(checkpoint, device, remote_code=config.remote_code)
     for windows in (text.evaluation, text.calibration):
@@ -194,7 +196,7 @@ def too_large(checkpoint: Checkpoint, copies: int, device: str, note: Note) -> b
     return True
 
 
-def check_room(checkpoint: Checkpoint, copies: int, device: str, job: str) -> None:
+def check_room(checkpoint: Checkpoint, copies: int, device: str) -> None:
     """Refuse what memory cannot hold before it is loaded.
 
     Raises:
@@ -203,8 +205,8 @@ def check_room(checkpoint: Checkpoint, copies: int, device: str, job: str) -> No
     needed, free = 4 * copies * stored_parameters(checkpoint), available(device)
     if needed > free:
         raise ModelError(
-            f"model {checkpoint}: {_room(copies, needed, free)}; use --stream always, or --shard under torchrun "
-            f"('landscape plan {job} MODEL' says what each of them takes)"
+            f"model {checkpoint}: {_room(copies, needed, free)}; use --stream always, or --shard under torchrun, where "
+            "a job has them ('landscape plan' says what each takes)"
         )
 
 

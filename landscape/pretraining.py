@@ -115,7 +115,7 @@ def _go_on(config: TrainConfig, recipe: Recipe, run: Run, own: Ranks, reporter: 
             _clear(run)
         before = None
     if before is not None:
-        _require_same(run, before, facts)
+        _require_same(run, before, facts, Path(config.recipe).name)
         if before.get("complete"):
             if before.get("log", log := run.digest(recipe.steps)) != log:
                 raise StoreError(f"{run.folder / LOG}: damaged, not what was written; begin anew with --overwrite")
@@ -285,14 +285,14 @@ def _named(reference: str) -> str:
     return Path(reference).name if reference.startswith(("/", "~", "..")) else reference
 
 
-def _require_same(run: Run, before: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Raise `StoreError` where `run` is another one than `facts` describe."""
+def _require_same(run: Run, before: Mapping[str, Any], facts: Mapping[str, Any], given: str) -> None:
+    """Raise `StoreError` where `run` is another one than `facts` describe, which are of the recipe `given`."""
     what = {"recipe": "recipe", "tokens_fingerprint": "text or tokenizer", "parent": "parent (--fork)"}
     odd = [word for key, word in what.items() if before.get(key) != facts[key]]
     if odd:
         raise StoreError(
-            f"{run.folder}: holds a run of another {' and '.join(odd)}; name another place with --out, or begin anew "
-            "with --overwrite"
+            f"{run.folder}: holds a run of another {' and '.join(odd)} than {given} makes; name another place with "
+            "--out, or begin anew with --overwrite"
         )
 
 

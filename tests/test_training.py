@@ -260,7 +260,7 @@ def test_a_complete_run_is_not_trained_again(place: Path):
 
 def test_another_recipe_in_the_same_place_is_refused_unless_overwritten(place: Path):
     train(place, "taken", "steps=3", "keep_state=[]")
-    with pytest.raises(StoreError, match=r"another recipe.*--overwrite"):
+    with pytest.raises(StoreError, match=r"another recipe than recipe\.yaml makes.*--overwrite"):
         train(place, "taken", "steps=6", "keep_state=[]")
     (place / "taken" / "mine.txt").write_text("kept")
     run = train(place, "taken", "steps=6", "keep_state=[]", overwrite=True)

@@ -147,7 +147,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
     elif config.stream == "always":
         loaded = inputs.load_to_scratch(config, job.checkpoint, job.text, job.ranks.device, "float32", job.path.parent)
     else:
-        inputs.check_room(job.checkpoint, _COPIES, job.ranks.device, "sharpness")
+        inputs.check_room(job.checkpoint, _COPIES, job.ranks.device)
         loaded = inputs.load(config, job.checkpoint, job.text, job.ranks.device, "float32", config.checkpointing)
     reporter.stage("gradient")
     operator = parts.hessian(config, loaded, job.ranks, reporter)
