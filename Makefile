@@ -36,6 +36,10 @@ options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name))
 threads = TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(( ($$(getconf _NPROCESSORS_ONLN) + $(NPROC) - 1) / $(NPROC) ))}
 landscape = $(if $(NPROC),$(threads) $(BIN)/torchrun --nproc-per-node $(NPROC) -m landscape,$(BIN)/landscape)
 
+ifneq ($(shell echo '$(NPROC)' | grep -vE '^([1-9][0-9]*)?$$'),)
+$(error NPROC=$(NPROC): expected a number of processes)
+endif
+
 # A misspelt name would be ignored otherwise, and the default drawn in its place.
 given := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 taken := $(foreach goal,$(MAKECMDGOALS),$($(goal)_takes)) ARGS PYTHON

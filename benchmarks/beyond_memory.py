@@ -23,12 +23,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from several import several
+
 _ROOT = Path("/sys/fs/cgroup")
 _CACHE = Path(__file__).parent / ".cache"
 _V1 = ("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "total_rss")
 _V2 = ("", "memory.max", "memory.peak", "anon")
 _SWAP = {"memory.memsw.limit_in_bytes", "memory.swap.max"}
 _QUANTIZERS = "rtn-w4-g128,gptq-w4-g128"
+_JOBS = ["evaluate", "slice", "sharpness"]
 _IMPORTS = "import landscape.basin, landscape.evaluation, landscape.sharpness, transformers.models.llama.modeling_llama"
 
 
@@ -57,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=48, help="blocks of 3.2 million parameters")
     parser.add_argument("--limit", type=int, default=512, help="megabytes (2²⁰ bytes)")
-    parser.add_argument("--only", default="evaluate,slice,sharpness", help="of these, with commas")
+    parser.add_argument("--only", type=several(_JOBS), default=_JOBS, help=f"of {', '.join(_JOBS)}, with commas")
     args = parser.parse_args()
     limit = args.limit << 20
     _CACHE.mkdir(exist_ok=True)
@@ -73,7 +76,7 @@ def main() -> None:
         )
         print(f"float32, {parameters / 2**19:.0f} in the file; Python and its libraries alone hold {base.held >> 20}\n")
         print("| | limit | outcome | s | held, MiB | with files, MiB |\n|---|---|---|---|---|---|")
-        for job in args.only.split(","):
+        for job in args.only:
             ways = {}
             for stream, most in (("always", limit), ("never", None), ("never", limit)):
                 out = folder / f"{job}-{stream}"

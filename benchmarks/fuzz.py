@@ -31,6 +31,7 @@ from fuzz_targets import TARGETS, Target, warm
 from fuzz_workers import OUTCOMES, READ, REFUSED, Failure, Fuzzer, Heard, Limits
 from rich.console import Console
 from rich.table import Table
+from several import several
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def main() -> int:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     options = _options()
-    targets = [target for target in TARGETS if not options.only or target.name in options.only.split(",")]
+    targets = [target for target in TARGETS if target.name in options.only]
     with tempfile.TemporaryDirectory(prefix="landscape-fuzz-") as passing:
         seeds = options.seeds or Path(passing) / "seeds"
         if not seeds.exists():
@@ -61,13 +62,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--only", default="", help="targets, with commas")
+    names = [target.name for target in TARGETS]
+    parser.add_argument("--only", type=several(names), default=names, help="targets, with commas")
     parser.add_argument("--seconds", type=float, default=30.0, help="longest time of one input")
     parser.add_argument("--memory", type=int, default=512, help="MiB that one input may ask for")
     parser.add_argument("--seeds", type=Path, help="folder of whole files; made there if it is not there")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that failed")
     parser.add_argument("--replay", help="TARGET:INDEX, read in this process")
-    return parser.parse_args()
+    options = parser.parse_args()
+    name, _, index = (options.replay or f"{names[0]}:0").rpartition(":")
+    if name not in names or not index.isdecimal():
+        parser.error(f"--replay {options.replay}: expected TARGET:INDEX, with a target out of {', '.join(names)}")
+    return options
 
 
 def _all(fuzzer: Fuzzer, targets: list[Target], inputs: int, keep: Path | None, jobs: int) -> int:

@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from several import several
+
 WAYS = {"1 process, 1 thread": (1, 1), "1 process, 2 threads": (1, 2), "2 ranks, 1 thread each": (2, 1)}
 _REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 _MEASURED = f"{_REFERENCE / 'mini-pythia'}@6400 --text {_REFERENCE / 'corpus' / 'validation.jsonl.xz'} --tokens 4096"
@@ -89,14 +91,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default=",".join(JOBS), help="of these, with commas")
+    parser.add_argument("--only", type=several(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}, with commas")
     args = parser.parse_args()
     print(
         "| a second | " + " | ".join(WAYS) + " | 2 ranks / 2 threads | 2 ranks / 1 thread |\n|---|---|---|---|---|---|"
     )
     if "training" in args.only:
         once()
-    for name in args.only.split(","):
+    for name in args.only:
         turns = [[rate(JOBS[name], *way) for way in WAYS.values()] for _ in range(args.repeats)]
         one, two, ranks = (statistics.median(way) for way in zip(*turns, strict=True))
         found = [f"{each:.2f}" for each in (one, two, ranks, ranks / two, ranks / one)]

@@ -27,6 +27,7 @@ import soak_jobs
 import soak_kills
 from rich.console import Console
 from rich.table import Table
+from several import several
 from soak_kills import Tally, Undisturbed
 
 KILLS, READ = "kills", "damaged files, read"
@@ -117,16 +118,18 @@ def shown(tallies: dict[Row, Tally]) -> Table:
 
 def main() -> None:
     """Soak, and print the table."""
+    names = {case.replace(", ", " "): case for case in (*CASES, READ)}  # a comma stands between two
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", default=",".join(soak_jobs.JOBS), help="with commas")
-    parser.add_argument("--cases", default=",".join([*CASES, READ]).replace(", ", " "), help="with commas")
+    parser.add_argument("--jobs", type=several(soak_jobs.JOBS), default=list(soak_jobs.JOBS), help="with commas")
+    parser.add_argument("--cases", type=several(names), default=list(names), help="with commas")
     parser.add_argument("--rounds", type=int, help="end after so many of each, before the time is up")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    cases = [case for case in [*CASES, READ] if case.replace(", ", " ") in args.cases.split(",")]
-    table = rows(args.jobs.split(","), cases)
+    table = rows(args.jobs, [names[name] for name in args.cases])
+    if not table:
+        parser.error(f"--cases {','.join(args.cases)}: none of them is of {', '.join(args.jobs)}")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         tallies = soak(table, Path(folder), args.minutes, args.seed, args.workers, args.rounds)

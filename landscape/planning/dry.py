@@ -24,6 +24,7 @@ from landscape.blocks import decoder_blocks
 from landscape.errors import ModelError
 from landscape.models import first_line
 from landscape.objective import Batch, TokenCrossEntropy
+from landscape.references import resolve
 from landscape.weights import Weights
 
 T = TypeVar("T")
@@ -79,13 +80,23 @@ def without_numbers(reference: str) -> nn.Module:
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    name, _, revision = reference.partition("@")
+    place, revision = _configured(reference)
     try:
-        config = AutoConfig.from_pretrained(reference if Path(reference).is_dir() else name, revision=revision or None)
+        config = AutoConfig.from_pretrained(place, revision=revision)
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa").eval()
     except Exception as error:  # transformers raises many kinds; each means that this makes no model
         raise ModelError(f"model {reference}: no configuration to plan with ({first_line(error)})") from error
+
+
+def _configured(reference: str) -> tuple[str | Path, str | None]:
+    """Where the configuration of a model lies: a directory, or a Hub id and its revision. Weights need not be there."""
+    if (Path(reference) / "config.json").is_file():
+        return reference, None
+    name, _, revision = reference.partition("@")
+    if Path(name).exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+        return resolve(reference).folder, None  # a checkpoint of a training run, or why there is none
+    return name, revision or None
 
 
 def costs(model: nn.Module, windows: int, tokens: int, second_order: bool = False, recomputes: bool = False) -> Costs:

@@ -24,7 +24,7 @@ SCHEMA = 3
 READABLE = (2, SCHEMA)  # files of schema 2 have no digest
 RUNNING, COMPLETE = "running", "complete"
 FILLED = re.compile(r"loss|done|evaluated|(profile|points/[^/]+)/(loss|done)|(nodes|sums)/.*")  # while it is running
-_TODO = "delete it, or use --overwrite"
+_REMEDY = "delete it, or use --overwrite"
 _JSON = {"config": dict, "versions": dict, "environment": dict, "point_order": list}
 _WORDS = ("key", "status", "plane_fingerprint")
 
@@ -36,7 +36,7 @@ def opened(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
     Raises:
         StoreError: not there, no HDF5, truncated, of another schema, or with parts that do not fit together.
     """
-    with hdf5.opened(path, _TODO) as file:
+    with hdf5.opened(path, _REMEDY) as file:
         attributes = hdf5.attributes(file)
         if (schema := attributes.get("schema")) not in READABLE or "key" not in attributes:
             raise StoreError(

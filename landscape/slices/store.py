@@ -30,7 +30,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +45,7 @@ from landscape.files import disk_errors, write_whole
 from landscape.slices.opened import COMPLETE, FILLED, RUNNING, SCHEMA, opened, sums
 from landscape.slices.reconstruct import Reconstruction
 from landscape.slices.samples import CHECK, NODE
-from landscape.slices.surface import Patch, Seam, Surface, on_grid, to_plain
+from landscape.slices.surface import on_grid, patches, to_plain
 
 if TYPE_CHECKING:
     from landscape.slices.plane import Plane
@@ -307,7 +307,7 @@ class SliceWriter:
 def _complete(file: h5py.File, found: Reconstruction, reading: Mapping[str, float]) -> None:
     alpha, beta = file["alpha"][:], file["beta"][:]
     loss, evaluated = on_grid(found.surface, alpha, beta), np.zeros((len(alpha), len(beta)), dtype=np.uint8)
-    for patch in _patches(found.surface):  # some of its cells were evaluated as nodes or named points
+    for patch in patches(found.surface):  # some of its cells were evaluated as nodes or named points
         cells = np.ix_(np.isin(alpha, patch.alpha), np.isin(beta, patch.beta))
         loss[cells], evaluated[cells] = patch.loss, 1
     file["loss"][...], file["evaluated"][...], file["done"][...] = loss, evaluated, 1
@@ -325,14 +325,6 @@ def _complete(file: h5py.File, found: Reconstruction, reading: Mapping[str, floa
     _write_plain(file.create_group("surface"), to_plain(found.surface))
     file.create_group("certificate").attrs.update(asdict(found.certificate))
     file.create_group("reading").attrs.update(reading)
-
-
-def _patches(surface: Surface) -> Iterator[Patch]:
-    if isinstance(surface, Seam):
-        yield from _patches(surface.low)
-        yield from _patches(surface.high)
-    elif isinstance(surface, Patch):
-        yield surface
 
 
 def _line(file: h5py.File) -> np.ndarray:

@@ -6,6 +6,7 @@ passing smoothly from one to the other, so that the whole is continuous whatever
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +91,15 @@ def to_plain(surface: Surface) -> dict[str, Any]:
         return {"alpha": surface.alpha.tolist(), "beta": surface.beta.tolist(), "loss": surface.loss.tolist()}
     seam = {"axis": surface.axis, "start": surface.start, "end": surface.end}
     return {**seam, "low": to_plain(surface.low), "high": to_plain(surface.high)}
+
+
+def patches(surface: Surface) -> Iterator[Patch]:
+    """Every patch of evaluated cells that it is made of."""
+    if isinstance(surface, Seam):
+        yield from patches(surface.low)
+        yield from patches(surface.high)
+    elif isinstance(surface, Patch):
+        yield surface
 
 
 def from_plain(plain: dict[str, Any]) -> Surface:

@@ -28,7 +28,7 @@ _ESTIMATES = {  # of a comparison: what a column is called
     "relative": "delta_q",
     "perplexity_ratio": "perplexity_ratio",
 }
-_TODO = "delete it and run the same command again"
+_REMEDY = "delete it and run the same command again"
 _REACH = 0.1  # of the real change: the quadratic model holds as far as it is this near
 
 
@@ -52,14 +52,14 @@ def of_subject(subject: Subject, files: Mapping[str, Path]) -> Rows:
     traces: dict[str, tuple[float, float]] = {}
     tensors: list[Row] = []
     if (path := files.get("curvature")) is not None:
-        with reading(path, _TODO):
+        with reading(path, _REMEDY):
             curved = store.read(path)
             what, traces, tensors = _curvature(curved), traces_of(curved), [who | row for row in _tensors(curved)]
     study: list[Row] = []
     layers: list[Row] = []
     for name, path in files.items():
         if name != "curvature":
-            with reading(path, _TODO):
+            with reading(path, _REMEDY):
                 each = read_evaluation(path)
                 study.append(who | _evaluation(each) | _step(each.step) | what | _predicted(each, traces))
                 layers += (who | row for row in _layers(each, traces))
@@ -83,7 +83,7 @@ def _named(result: Evaluated) -> quantize.Quantizer:
     try:
         return quantize.parse(result.quantizer)
     except QuantizerError as error:
-        raise StoreError(f"{result.path}: {error}; {_TODO}") from error
+        raise StoreError(f"{result.path}: {error}; {_REMEDY}") from error
 
 
 def _evaluation(result: Evaluated) -> Row:

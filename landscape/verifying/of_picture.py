@@ -6,14 +6,12 @@ within the error stated, and what is read off it must come out again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from landscape import slices
 from landscape.slices.polynomial import Polynomial
 from landscape.slices.samples import CHECK, NODE
-from landscape.slices.surface import Patch, Seam, Surface, on_grid
+from landscape.slices.surface import on_grid, patches
 from landscape.verifying.verdict import Item, Verdict, pairs
 from landscape.verifying.yardstick import FLOAT64
 
@@ -27,7 +25,7 @@ def check(stored: slices.StoredSlice, verdict: Verdict) -> None:
     if surface is None or certificate is None:
         return
     cells = on_grid(surface, stored.alpha, stored.beta)
-    for patch in _patches(surface):  # a seam may blend its cells, the picture has them as they were evaluated
+    for patch in patches(surface):  # a seam may blend its cells, the picture has them as they were evaluated
         cells[np.ix_(np.isin(stored.alpha, patch.alpha), np.isin(stored.beta, patch.beta))] = patch.loss
     verdict.add_worst("picture as its surface gives it", _arrays("cell", stored.loss, cells))
     losses, inside = stored.profile[1], np.isfinite(stored.profile[1])
@@ -55,14 +53,6 @@ def line(stored: slices.StoredSlice) -> np.ndarray:
     """(n, 2) the places of the profile."""
     first, last = (np.array([point.alpha, point.beta]) for point in (stored.points[0], stored.points[-1]))
     return np.asarray(first + stored.profile[0][:, None] * (last - first))
-
-
-def _patches(surface: Surface) -> Iterator[Patch]:
-    if isinstance(surface, Seam):
-        yield from _patches(surface.low)
-        yield from _patches(surface.high)
-    elif isinstance(surface, Patch):
-        yield surface
 
 
 def _arrays(what: str, stored: np.ndarray, found: np.ndarray) -> list[Item]:
