@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import inputs, models, packed, planes, quantize, slices
+from landscape import inputs, models, packed, planes, planning, quantize, slices
 from landscape.arithmetic import exactly
-from landscape.config import RANDOM, WHOLE, SliceConfig
+from landscape.config import RANDOM, WHOLE, PlanConfig, SliceConfig
 from landscape.environment import attention_of, environment
 from landscape.errors import LandscapeError, ModelError, OptionError, SliceError, StoreError
 from landscape.files import lock
@@ -34,6 +34,7 @@ from landscape.weights import Weights
 # Places along Θ_K → Θ̂_K, both ends among them: as many as are worth evaluating, and as many as look smooth.
 _PROFILE = {"dense": np.linspace(-0.25, 1.25, 31), "adaptive": np.linspace(-0.25, 1.25, 121)}
 _GRID = "101x101"
+_PLACES = 100  # that are evaluated on a plane of quantizers, about
 _COPIES = 6  # of Θ that a plane takes while it is made: three points, two directions and a step between
 _SLACK = 1000  # evaluations by which the last step of a reconstruction may go beyond those allowed
 
@@ -133,9 +134,13 @@ def _made(config: SliceConfig, own: Ranks, reporter: Reporter) -> SliceResult:
                 own.told(None)
                 return _draw(job.path, reporter)
             if loaded is None:
+                streams = _streams(job, reporter)
+                planning.look_ahead(
+                    _planned(job, streams), checkpoint, text.evaluation, own.device, reporter, config.remote_code
+                )
                 own.told(True)
                 reporter.stage(f"loading {checkpoint}")
-                if _streams(job, reporter):
+                if streams:
                     folder = job.path.parent
                     loaded = inputs.load_to_scratch(config, checkpoint, text, own.device, config.dtype, folder)
                 else:
@@ -198,6 +203,19 @@ def _is_complete(job: _Job) -> bool:
             f"{job.path}: holds a slice made from other inputs; name another file with --out, or use --overwrite"
         )
     return slices.read(job.path).complete
+
+
+def _planned(job: _Job, streams: bool) -> PlanConfig:
+    config, cells = job.config, job.grid[0] * job.grid[1] + len(_PROFILE["dense"])
+    return PlanConfig(
+        "slice",
+        str(job.checkpoint),
+        batch_size=config.batch_size,
+        dtype=config.dtype,  # type: ignore[arg-type]
+        evaluations=cells if config.dense else min(_PLACES, config.max_evaluations),
+        stream=streams,
+        ranks=job.ranks.size,
+    )
 
 
 def _span(job: _Job, loaded: inputs.Loaded, reporter: Reporter) -> planes.Span | None:

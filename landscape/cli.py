@@ -290,7 +290,7 @@ def _plan(config: PlanConfig, reporter: Any) -> Printer:
     The curvature of a model that is not here, on this machine:
       landscape plan sharpness EleutherAI/pythia-160m
     A larger one on eight GPUs of 80 GB, each of which does 50·10¹² operations a second in float32:
-      landscape plan sharpness allenai/OLMo-2-0325-32B --ranks 8 --shard --memory 80 --tflops 50 --batch-size 1
+      landscape plan sharpness allenai/OLMo-2-0325-32B --ranks 32 --shard --memory 80 --tflops 50 --batch-size 1
     """
     from landscape.plan_table import print_plan
     from landscape.planning import plan_job

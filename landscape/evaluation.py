@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import inputs, models, packed, quantize
+from landscape import inputs, models, packed, planning, quantize
 from landscape.arithmetic import exactly
-from landscape.config import EvaluateConfig
+from landscape.config import EvaluateConfig, PlanConfig
 from landscape.digests import DIGEST, check_digest, with_digest
 from landscape.environment import attention_of, environment
 from landscape.errors import OptionError, StoreError
@@ -177,8 +177,10 @@ def _evaluated(config: EvaluateConfig, own: Ranks, reporter: Reporter) -> list[E
                 complete += 1
                 continue
             if loaded is None or theta is None:
-                reporter.stage(f"loading {checkpoint}")
                 streams = _streams(job, ways, reporter)
+                planned = _planned(job, ways, streams)
+                planning.look_ahead(planned, checkpoint, text.evaluation, own.device, reporter, config.remote_code)
+                reporter.stage(f"loading {checkpoint}")
                 loaded = inputs.load(config, checkpoint, text, own.device, config.dtype, streams=streams)
                 on_batch = reporter.stage("evaluating Θ")
                 if streams:
@@ -327,6 +329,18 @@ def _streams(job: _Job, ways: Sequence[_Way], reporter: Reporter) -> bool:
     if config.stream != "auto" or whole or job.exam is not None or job.step is not None or job.ranks.size > 1:
         return config.stream == "always"
     return inputs.too_large(job.checkpoint, 1 if set(ways) == {_Way()} else 2, job.ranks.device, reporter.note)
+
+
+def _planned(job: _Job, ways: Sequence[_Way], streams: bool) -> PlanConfig:
+    return PlanConfig(
+        "evaluate",
+        str(job.checkpoint),
+        batch_size=job.config.batch_size,
+        dtype=job.config.dtype,  # type: ignore[arg-type]
+        quantizers=len(ways) - ways.count(_Way()),
+        stream=streams,
+        ranks=job.ranks.size,
+    )
 
 
 def quantized(

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from landscape.planning import Plan
+from landscape.planning import Plan, duration, gigabytes
 
 
 def print_plan(console: Console, found: Plan, remedies: Sequence[tuple[str, float]]) -> None:
@@ -36,20 +36,3 @@ def print_plan(console: Console, found: Plan, remedies: Sequence[tuple[str, floa
         console.print(f"  with {words}: {gigabytes(size)}")
     if not remedies:
         console.print("  nothing here makes it fit: give devices with more memory, or a smaller model")
-
-
-def gigabytes(size: float) -> str:
-    """Three digits of a number of bytes."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} PB"
-
-
-def duration(seconds: float) -> str:
-    """As a person says it."""
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds / 86_400:.3g} days"

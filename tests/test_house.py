@@ -73,6 +73,7 @@ ALLOWED = {
     "basin": {
         "packed",
         "planes",
+        "planning",
         "reporting",
         "results",
         "inputs",
@@ -87,7 +88,7 @@ ALLOWED = {
         "viewer",
     },
     "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
-    | {"curvature", "eigenvectors", "evaluate", "sharded", "streaming", "viewer"},
+    | {"curvature", "eigenvectors", "evaluate", "planning", "sharded", "streaming", "viewer"},
     "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
     "evaluation_step": {"config", "curvature", "evaluate", "inputs", "models", "objective", "packed", "references"}
     | {"reporting"},
@@ -101,7 +102,7 @@ ALLOWED = {
         "packed",
         "quantize",
     }
-    | {"mapped", "references", "reporting", "results", "streaming", "texts"},
+    | {"mapped", "planning", "references", "reporting", "results", "streaming", "texts"},
     "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
     "pretraining": {"config", "models", "references", "reporting", "results", "texts", "training"},
     "averaging": {"config", "models", "references", "reporting", "training"},
@@ -124,7 +125,7 @@ ALLOWED = {
     | {"inputs", "models", "packed", "planes", "quantize", "references", "reporting", "sharpness", "slices", "study"}
     | {"trajectories"},
     "verify_table": {"verifying"},
-    "planning": {"blocks", "config", "inputs", "models", "objective"},
+    "planning": {"blocks", "config", "inputs", "mapped", "models", "objective", "references", "reporting"},
     "plan_table": {"planning"},
     "command": {"interrupts", "terminal"},
     "cli": {"allocation", "averaging", "correlations", "pretraining", "study", "study_table", "training_table"}

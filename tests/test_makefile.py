@@ -49,12 +49,12 @@ def test_every_name_is_an_option(target: str, command: str):
     takes = re.search(rf"^{target}_takes := MODEL (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert takes is not None
     names = takes[1].split()
-    made = make(target, "MODEL=org/name@main", *(f"{name}=v*{name}" for name in names))
+    made = make(target, "MODEL=org/name@main", *(f"{name}={4 if name == 'NPROC' else f'v*{name}'}" for name in names))
     assert made.returncode == 0, made.stderr
     line = made.stdout.splitlines()[-1]
     if "NPROC" in names:
         names.remove("NPROC")
-        assert ".venv/bin/torchrun --nproc-per-node v*NPROC -m landscape " in line
+        assert ".venv/bin/torchrun --nproc-per-node 4 -m landscape " in line
     assert f"landscape {command} 'org/name@main' " in line
     explained = explanation(command)
     if target == "quantize":
@@ -64,6 +64,12 @@ def test_every_name_is_an_option(target: str, command: str):
         option = "--" + name.lower().replace("_", "-")
         assert f"{option} 'v*{name}'" in line
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", explained), option
+
+
+@pytest.mark.parametrize("value", ["two", "0", "2 3", "-1"])
+def test_a_number_of_processes_is_a_number(value: str):
+    made = make("slices", f"NPROC={value}")
+    assert made.returncode == 2 and f"NPROC={value}: expected a number of processes" in made.stderr
 
 
 def test_training_targets_pass_their_names_on():

@@ -12,7 +12,8 @@ from landscape.config import PlanConfig
 from landscape.curvature import Hessian
 from landscape.errors import ModelError, OptionError
 from landscape.objective import Batch, TokenCrossEntropy
-from landscape.planning import Machine, plan, plan_job
+from landscape.planning import Machine, ahead, plan, plan_job
+from landscape.planning import job as planning_job
 from landscape.planning.dry import _Counter, costs
 from landscape.weights import Weights
 
@@ -132,5 +133,77 @@ def test_the_command_prints_phases_and_a_verdict(run: Path, landscape):
 def test_what_cannot_be_planned_is_one_line(run: Path, changes: dict[str, object], message: str):
     with pytest.raises(OptionError, match=message):
         plan_job(PlanConfig(**{"job": "sharpness", "model": str(run / "step30"), **changes}))
+
+
+def test_a_model_is_named_as_everywhere(run: Path, tmp_path: Path):
+    options = {"tokens": 2048, "seq_len": 64, "memory": 1.0, "tflops": 0.1}
+    last, (folder, revision) = plan_job(PlanConfig("evaluate", str(run), **options))[0], (run, "step20")
+    assert last.costs == plan_job(PlanConfig("evaluate", f"{folder}@{revision}", **options))[0].costs
+    with pytest.raises(ModelError, match="step21"):
+        plan_job(PlanConfig("evaluate", f"{run}@step21"))
+    with pytest.raises(ModelError, match=str(tmp_path / "nothing")):
+        plan_job(PlanConfig("evaluate", str(tmp_path / "nothing")))
+    (tmp_path / "config.json").write_text('{"model_type": "no such thing"}')
     with pytest.raises(ModelError, match="no configuration to plan with"):
-        plan_job(PlanConfig("slice", str(run)))
+        plan_job(PlanConfig("evaluate", str(tmp_path)))
+
+
+def test_attention_without_gradients_is_counted_without_its_matrices():
+    tokens, heads, layers = 64, 2, 2
+    model = on("meta", "gpt_neox")
+    short, long = (costs(model, 1, n).loss for n in (tokens, 2 * tokens))
+    assert long.peak < 2.1 * short.peak  # each matrix would take four times as much
+    gradients = [costs(model, 1, n).gradient for n in (tokens, 2 * tokens)]
+    assert gradients[1].peak - 2 * gradients[0].peak > -2 * 4 * model_size(model) + layers * heads * 4 * 2 * tokens**2
+
+
+def model_size(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+JOBS = {  # options of each that are soon done
+    "slice": ("--grid", "5x5", "--max-evaluations", 50, "--quant", "rtn-w3-g32"),
+    "sharpness": ("--density-steps", 0, "--bottom", 0, "--max-probes", 10),
+    "evaluate": ("--quant", "rtn-w3-g32"),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_long_job_says_its_plan_before_it_begins(
+    job: str, run: Path, text_file: Path, landscape, tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr(ahead, "_WORTH", 0.0)
+    asked = (job, run / "step30", "--text", text_file, "--tokens", 256, "--seq-len", 32, "--out", tmp_path / "out")
+    monkeypatch.setattr(planning_job, "available", lambda device: 400_000)
+    code, out, err = landscape(*asked, *JOBS[job])
+    assert code == 2 and not list(tmp_path.rglob("*.h5")) and not list(tmp_path.rglob("*.json"))
+    said = " ".join((out + err).split())
+    assert f"{job} would take" in said and "are free; use" in said and "--stream always" in said
+    monkeypatch.undo()
+    monkeypatch.setattr(ahead, "_WORTH", 0.0)
+    code, out, err = landscape(*asked, *JOBS[job])
+    assert code == 0
+    said = " ".join(err.split())
+    assert said.index("planned: about ") < said.index("then held: weights") < said.index("loading run@step30")
+
+
+def test_what_cannot_be_counted_is_said_and_goes_on(run: Path, text_file: Path, landscape, tmp_path: Path, monkeypatch):
+    def refuse(*asked: object) -> None:
+        raise ModelError("Mixture: cannot be planned without its numbers")
+
+    monkeypatch.setattr(ahead, "_WORTH", 0.0)
+    monkeypatch.setattr(planning_job, "costs", refuse)
+    code, out, err = landscape(
+        "evaluate",
+        run / "step30",
+        "--text",
+        text_file,
+        "--tokens",
+        256,
+        "--seq-len",
+        32,
+        "--out",
+        tmp_path / "out",
+        *JOBS["evaluate"],
+    )
+    assert code == 0 and "not planned: Mixture" in " ".join((out + err).split())

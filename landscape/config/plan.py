@@ -10,6 +10,7 @@ from landscape.config.text import DTYPES, option
 from landscape.errors import OptionError
 
 JOBS = ("slice", "sharpness", "evaluate")
+_MAY_BE_NONE = ("quantizers", "density")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,13 @@ class PlanConfig:
     seq_len: int | None = option(None, "Tokens per window. Default: as the job's.")
     batch_size: int | None = option(None, "Windows per batch. Default: 8; 2 for sharpness.")
     dtype: Literal["float32", "bfloat16", "float16"] = option("float32", "Arithmetic of a slice or an evaluation.")
-    evaluations: int = option(200, "Of a slice: places evaluated; every cell, if --dense is meant.")
-    products: int = option(20, "Of sharpness: Hessian products.")
+    quantizers: int = option(1, "Of an evaluation: how many.")
+    evaluations: int = option(
+        100,
+        "Of a slice: places evaluated; 40 to 100 do on planes of quantizers, up to 600 on others, --dense takes all.",
+    )
+    products: int = option(80, "Of sharpness: Hessian products for eigenvalues; about 20 do for λ_max alone.")
+    density: int = option(96, "Of sharpness: products for the spectral density; 0 with --shard and --stream.")
     probes: int = option(50, "Of sharpness: probes of the trace.")
     product: Literal["reverse", "difference"] = option("reverse", "Of sharpness: exact products, or by differences.")
     checkpointing: bool = option(False, "Of sharpness: activations are computed again instead of kept.")
@@ -46,8 +52,10 @@ class PlanConfig:
         if self.job not in JOBS:
             raise OptionError(f"job {self.job}: expected one of {', '.join(JOBS)}")
         for name, value in vars(self).items():
-            if type(value) in (int, float) and not (math.isfinite(value) and value > 0):
-                raise OptionError(f"--{name.replace('_', '-')} {value}: expected a number above 0")
+            none = name in _MAY_BE_NONE
+            if type(value) in (int, float) and not (math.isfinite(value) and (value > 0 or (none and value == 0))):
+                expected = f"a number {'of at least' if none else 'above'} 0"
+                raise OptionError(f"--{name.replace('_', '-')} {value}: expected {expected}")
         if self.dtype not in DTYPES:
             raise OptionError(f"--dtype {self.dtype}: expected one of {', '.join(DTYPES)}")
         if self.shard and self.job != "sharpness":
@@ -56,3 +64,5 @@ class PlanConfig:
             raise OptionError(
                 "--shard with --stream: weights are spread over ranks, or read from their file; choose one"
             )
+        if self.shard or self.stream:
+            object.__setattr__(self, "density", 0)

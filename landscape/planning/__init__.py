@@ -1,6 +1,8 @@
 """What a job would hold where, and how long it would take, before it is begun."""
 
+from landscape.planning.ahead import look_ahead
 from landscape.planning.job import plan_job
 from landscape.planning.plan import Machine, Phase, Plan, plan, remedies
+from landscape.planning.words import duration, gigabytes
 
-__all__ = ["Machine", "Phase", "Plan", "plan", "plan_job", "remedies"]
+__all__ = ["Machine", "Phase", "Plan", "duration", "gigabytes", "look_ahead", "plan", "plan_job", "remedies"]

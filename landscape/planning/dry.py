@@ -2,7 +2,8 @@
 
 On torch's meta device a tensor has a shape and no content. The model's own code runs there in seconds, whatever its
 size and architecture, and every operation says what it would compute and how long what it made would stay: operations
-and bytes are counted, not estimated. Attention is counted as whole matrices; a kernel that avoids them takes less.
+and bytes are counted, not estimated. Attention is counted as whole matrices where there are gradients, which need them,
+and as a kernel that avoids them where there are none.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -28,6 +31,7 @@ from landscape.references import resolve
 from landscape.weights import Weights
 
 T = TypeVar("T")
+_ATTENDED = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Costs:
     product: Cost | None = None
 
 
-def without_numbers(reference: str) -> nn.Module:
+def without_numbers(reference: str, remote_code: bool = False) -> nn.Module:
     """The architecture of a model on the meta device: of its configuration alone, here or on the Hub.
 
     Raises:
@@ -82,9 +86,11 @@ def without_numbers(reference: str) -> nn.Module:
 
     place, revision = _configured(reference)
     try:
-        config = AutoConfig.from_pretrained(place, revision=revision)
+        config = AutoConfig.from_pretrained(place, revision=revision, trust_remote_code=remote_code)
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa").eval()
+            return AutoModelForCausalLM.from_config(
+                config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=remote_code
+            ).eval()
     except Exception as error:  # transformers raises many kinds; each means that this makes no model
         raise ModelError(f"model {reference}: no configuration to plan with ({first_line(error)})") from error
 
@@ -121,7 +127,8 @@ def costs(model: nn.Module, windows: int, tokens: int, second_order: bool = Fals
     vector = [torch.empty_like(each) for each in inputs] if second_order else []
     counter = _Counter([*inputs, *model.buffers(), *vector, batch.ids])
     try:
-        of_loss = counter.cost(loss)[1]
+        with _Fused(counter):
+            of_loss = counter.cost(loss)[1]
         with sdpa_kernel(SDPBackend.MATH):
             of_forward = counter.cost(lambda: objective(leaves, batch)[0])[1]
             of_gradient = counter.cost(lambda: gradient(False))[1]
@@ -143,6 +150,21 @@ def _pulled(made: Sequence[Tensor], inputs: Sequence[Tensor], vector: Sequence[T
     live = [i for i, part in enumerate(made) if part.requires_grad]
     chosen = [made[i] for i in live]
     return torch.autograd.grad(chosen, inputs, [vector[i] for i in live], retain_graph=True, materialize_grads=True)
+
+
+class _Fused(TorchFunctionMode):
+    """Attention as a kernel does it that never holds (tokens × tokens): the same operations, its result alone."""
+
+    def __init__(self, counter: _Counter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not F.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        query, key, value = (args[i] if i < len(args) else kwargs[name] for i, name in enumerate(_ATTENDED))
+        self._counter.flops += 2 * query[..., 0].numel() * key.shape[-2] * (key.shape[-1] + value.shape[-1])
+        return query.new_empty(*query.shape[:-1], value.shape[-1])
 
 
 class _Counter(TorchDispatchMode):

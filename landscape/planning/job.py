@@ -7,6 +7,7 @@ from functools import cache
 from math import ceil
 
 import torch
+from torch import nn
 
 from landscape import inputs, models
 from landscape.config import PlanConfig
@@ -17,8 +18,10 @@ from landscape.planning.plan import Machine, Plan, plan, remedies
 
 _SIDE = 2048  # of the matrices whose product is timed
 
+Planned = tuple[Plan, list[tuple[str, float]]]
 
-def plan_job(config: PlanConfig) -> tuple[Plan, list[tuple[str, float]]]:
+
+def plan_job(config: PlanConfig) -> Planned:
     """The plan, and where it does not fit, what would: words and bytes.
 
     Raises:
@@ -31,6 +34,15 @@ def plan_job(config: PlanConfig) -> tuple[Plan, list[tuple[str, float]]]:
     length = config.seq_len or min(defaults.seq_len, context)
     if length > context:
         raise OptionError(f"--seq-len {length}: longer than the {context} tokens this model was built for")
+    return plan_of(config, model, ceil(tokens / length), length, models.pick_device("auto"))
+
+
+def plan_of(config: PlanConfig, model: nn.Module, windows: int, length: int, device: str) -> Planned:
+    """As `plan_job`, of a model without numbers and so many windows.
+
+    Raises:
+        ModelError: what the model does depends on numbers.
+    """
 
     @cache
     def counted(windows: int, second_order: bool, recomputes: bool) -> Costs:
@@ -38,13 +50,11 @@ def plan_job(config: PlanConfig) -> tuple[Plan, list[tuple[str, float]]]:
 
     def costs_of(config: PlanConfig) -> Costs:
         exact = config.job == "sharpness" and config.product == "reverse" and not (config.shard or config.stream)
-        size = config.batch_size or (2 if config.job == "sharpness" else 8)
+        size = min(windows, config.batch_size or (2 if config.job == "sharpness" else 8))
         return counted(size, exact, config.checkpointing or config.shard or config.stream)
 
-    device = models.pick_device("auto")
     memory = config.memory * 1e9 if config.memory else available(device)
     machine = Machine(memory, config.tflops * 1e12 if config.tflops else measured_speed(device), config.link * 1e9)
-    windows = ceil(tokens / length)
     found = plan(config, windows, costs_of, machine)
     return found, [] if found.fits else remedies(found, windows, costs_of)
 

@@ -17,6 +17,7 @@ BYTES = 4  # of a float32 weight
 _KEEP = 0.5  # of the free memory, for graphs that are kept: as `landscape.curvature.batched`
 _HALF = 0.3  # of the time in float32 that 16-bit arithmetic takes on a device made for it
 _LEAST_VECTORS = 11  # of a Krylov space that is restarted, and those beside it: as `landscape.sharpness.spectrum`
+_DENSITY_STEPS = 24  # of Lanczos for each probe of the density, as `landscape.config.SharpnessConfig`
 _EFFICIENCY = 0.5  # of what large matrix products reach, by a model of this kind: docs/scale.md
 
 
@@ -96,7 +97,7 @@ def remedies(found: Plan, windows: int, costs_of: Callable[[PlanConfig], Costs])
     changes: list[tuple[str, dict[str, object]]] = []
     if _batch_size(config) > 1:
         changes.append(("--batch-size 1", {"batch_size": 1}))
-    if config.job == "sharpness" and not config.shard:
+    if config.job == "sharpness" and not (config.shard or config.stream):
         changes.append(("--checkpointing --batch-size 1", {"checkpointing": True, "batch_size": 1}))
         changes.append(("--product difference --batch-size 1", {"product": "difference", "batch_size": 1}))
     if config.job == "sharpness":
@@ -139,38 +140,54 @@ def _slice(config: PlanConfig, costs: Costs, batches: int, machine: Machine) -> 
 
 def _evaluate(config: PlanConfig, costs: Costs, batches: int, machine: Machine) -> Iterator[Phase]:
     loss, once = {"activations": float(costs.loss.peak)}, ceil(batches / config.ranks) * costs.loss.flops
+    many = config.quantizers
     yield Phase("loss of Θ", once, _weights(config, costs, 1) | loss)
-    yield Phase("quantizing", 2 * batches * costs.loss.flops, _weights(config, costs, 2) | loss)
-    yield Phase("loss of Θ̂", once, _weights(config, costs, 2) | loss)
+    if many:
+        each = f"{many} times, " if many > 1 else ""
+        yield Phase(f"{each}quantizing", many * 2 * batches * costs.loss.flops, _weights(config, costs, 2) | loss)
+        yield Phase(f"{each}loss of Θ̂", many * once, _weights(config, costs, 2) | loss)
 
 
 def _sharpness(config: PlanConfig, costs: Costs, batches: int, machine: Machine) -> Iterator[Phase]:
-    whole, ranks, own = BYTES * costs.parameters, config.ranks, ceil(batches / config.ranks)
-    in_pieces = config.shard or config.stream
-    vector = whole / ranks if config.shard else 0.0 if config.stream else float(whole)
-    reduced = 2.0 * whole * (ranks - 1) / ranks
-    gathered = 3 * reduced if config.shard else reduced  # for each batch: weights twice, the gradient once
+    own, in_pieces = ceil(batches / config.ranks), config.shard or config.stream
     # the gradient counts as a copy of Θ where it is in pieces; otherwise it is part of what computing it makes
     activations = {"activations": float(costs.forward.peak if in_pieces else costs.gradient.peak)}
-    held = _weights(config, costs, 3) | activations
-    yield Phase("gradient", own * costs.gradient.flops, held, gathered * (own if config.shard else 1))
+    held, sent = _weights(config, costs, 3) | activations, _summed(config, costs) * (own if config.shard else 1)
+    yield Phase("gradient", own * costs.gradient.flops, held, sent)
     if config.product == "difference" or in_pieces or costs.graph is None or costs.product is None:
-        held = _weights(config, costs, 5) | activations
-        flops = 4 * config.products * own * costs.gradient.flops
-        sent = 4 * config.products * gathered * (own if config.shard else 1)
-        name = f"{config.products} products by differences"
+        held, how = _weights(config, costs, 5) | activations, "by differences"
+        once, each, sent = 0.0, 4 * own * costs.gradient.flops, 4 * sent
     else:
-        keeps = own * costs.graph.held < _KEEP * (machine.memory - 3 * whole)
-        held = _weights(config, costs, 3)
+        keeps = own * costs.graph.held < _KEEP * (machine.memory - 3 * BYTES * costs.parameters)
+        held, how = _weights(config, costs, 3), f"graphs {'kept' if keeps else 'built anew for each'}"
         held |= {"graphs": float(costs.graph.held * (own if keeps else 1)), "activations": float(costs.product.peak)}
-        built = own * costs.graph.flops * (1 if keeps else config.products)
-        flops = built + config.products * own * costs.product.flops
-        sent = config.products * reduced
-        name = f"{config.products} products, graphs {'kept' if keeps else 'built anew for each'}"
-    if vector:  # fewer mean restarts, and more products; below the least none can be done
-        fit = max(_LEAST_VECTORS, (machine.memory - sum(held.values())) // vector)
-        held["Krylov vectors"] = min(config.products + 2, fit) * vector
-    yield Phase(name, flops, held, sent)
+        once, each = own * costs.graph.flops, own * costs.product.flops
+        if not keeps:
+            once, each = 0.0, once + each
+    krylov = _krylov(config, costs, machine, config.products + 2, held)
+    yield Phase(
+        f"{config.products} products, {how}", once + config.products * each, held | krylov, config.products * sent
+    )
+    if config.density:
+        krylov = _krylov(config, costs, machine, _DENSITY_STEPS, held)
+        yield Phase(f"density, {config.density} products", config.density * each, held | krylov, config.density * sent)
     forward = _weights(config, costs, 3) | {"activations": float(costs.loss.peak)}
-    sent = 2 * config.probes * own * gathered / 3 if config.shard else 0.0
+    sent = 2 * config.probes * own * _summed(config, costs) / 3 if config.shard else 0.0
     yield Phase(f"trace, {config.probes} probes", 2 * config.probes * own * costs.loss.flops, forward, sent)
+
+
+def _summed(config: PlanConfig, costs: Costs) -> float:
+    """Bytes that a rank sends for a gradient: once for all its batches; in pieces, weights twice for each batch too."""
+    reduced = 2.0 * BYTES * costs.parameters * (config.ranks - 1) / config.ranks
+    return 3 * reduced if config.shard else reduced
+
+
+def _krylov(
+    config: PlanConfig, costs: Costs, machine: Machine, wanted: int, held: dict[str, float]
+) -> dict[str, float]:
+    """So many vectors, or those that fit beside what is held: fewer mean restarts, and more products."""
+    if config.stream:
+        return {}
+    vector = BYTES * costs.parameters / (config.ranks if config.shard else 1)
+    fit = max(_LEAST_VECTORS, (machine.memory - sum(held.values())) // vector)
+    return {"Krylov vectors": min(wanted, fit) * vector}

@@ -9,6 +9,7 @@ beside it, so that the same command goes on where it stopped.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -18,9 +19,9 @@ from typing import Any
 
 import torch
 
-from landscape import curvature, eigenvectors, heap, inputs, models, quantize
+from landscape import curvature, eigenvectors, heap, inputs, models, planning, quantize
 from landscape.arithmetic import exactly
-from landscape.config import SharpnessConfig
+from landscape.config import PlanConfig, SharpnessConfig
 from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
 from landscape.environment import attention_of, differences, environment
@@ -37,6 +38,8 @@ from landscape.sharpness.windows import Spread
 from landscape.texts import display_name
 
 _COPIES = 3  # of Θ, at the least: itself, a gradient, a product
+_PRODUCTS = 40  # that an end of the spectrum takes, about: 10 for λ_max, 70 for λ_min
+_PROBES = 50  # that the trace takes, about
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ def _measured(
         attributes, sections = own.told(_begun(job) if own.leads else ({}, {}))
         if attributes.get("status") == store.COMPLETE:
             reporter.note(f"{job.path.name} was complete: nothing was measured again")
+            if own.leads:  # a run may have been killed between the two
+                shutil.rmtree(_state(job), ignore_errors=True)
         else:
             with curvature.vectors.in_pieces(own) if config.shard else nullcontext():
                 _measure(job, attributes, sections, reporter)
@@ -139,8 +144,29 @@ def _begun(job: _Job) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     return attributes, stored.sections
 
 
+def _planned(job: _Job) -> PlanConfig:
+    config = job.config
+    by_losses = not (config.layers or config.adam)
+    return PlanConfig(
+        "sharpness",
+        str(job.checkpoint),
+        batch_size=config.batch_size,
+        products=min(_PRODUCTS, config.max_products) * (2 if config.bottom else 1) + (0 if by_losses else _PROBES),
+        density=config.density_steps * config.density_probes,
+        probes=min(_PROBES, config.max_probes),
+        product="reverse" if config.product == "reverse" else "difference",
+        checkpointing=config.checkpointing,
+        shard=config.shard,
+        stream=config.stream == "always",
+        ranks=job.ranks.size,
+    )
+
+
 def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str, Any]], reporter: Reporter) -> None:
     config = job.config
+    planning.look_ahead(
+        _planned(job), job.checkpoint, job.text.evaluation, job.ranks.device, reporter, config.remote_code
+    )
     reporter.stage(f"loading {job.checkpoint}")
     if config.shard:
         loaded = inputs.load_in_pieces(config, job.checkpoint, job.text, job.ranks)
@@ -188,7 +214,7 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
         if config.vectors and job.ranks.leads:
             eigenvectors.write(eigenvectors.file_beside(job.path, which), which, operator.space, vectors)
 
-    ledger = Ledger(job.path.with_name(f".{job.path.stem}.state"), job.key, job.ranks, config.shard)
+    ledger = Ledger(_state(job), job.key, job.ranks, config.shard)
     spectrum = Spectrum(config, seen, gradient, ledger, reporter, spread, start, keep)
     top_is_known = "eigenvalues/top" in sections
     rough = None if top_is_known else rough_hessian(config, loaded, ledger, job.ranks)
@@ -205,6 +231,11 @@ def _measure(job: _Job, attributes: dict[str, Any], sections: dict[str, dict[str
         finish("direction", lambda: parts.direction(config, quantizer, calibration, operator, loaded, reporter))
     write(complete=True)
     ledger.discard()
+
+
+def _state(job: _Job) -> Path:
+    """Where that is kept which is begun and not finished: beside the file."""
+    return job.path.with_name(f".{job.path.stem}.state")
 
 
 def _attributes(
