@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,6 +27,7 @@ study_takes := RUN QUANT MEASURE AVERAGE TEXT CALIBRATION CALIBRATION_WINDOWS TO
 correlate_takes := TABLES X Y QUANTIZER GIVEN WHERE OUT
 view_takes := RESULTS SERVE OUT
 verify_takes := FILE MODEL TEXT CALIBRATION CELLS SEED DEVICE
+test_takes := TIER COVERAGE
 positional := MODEL FILE RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
@@ -95,8 +96,17 @@ view: $(INSTALLED) ## explore all results in the browser: those in figures/ and 
 verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers again: make verify FILE=figures/slices/mine.h5 MODEL=… TEXT=…
 	@$(BIN)/landscape verify '$(or $(FILE),$(error make verify FILE=… names a stored result))' --model '$(MODEL)' $(options)
 
-test: $(INSTALLED) ## run the tests, a file a core at a time; ARGS='tests/test_gptq.py -n 0' for one file in this process
-	@$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+test: $(INSTALLED) ## run the tests, a file a core at a time; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
+	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
+	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+
+docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
+	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)
+	@$(BIN)/mkdocs build --quiet --strict
+	@echo 'site/index.html'
+
+package: $(INSTALLED) ## build wheel and sdist, look into them, install and use them elsewhere; ARGS='--extras all' or --lowest
+	@$(BIN)/python .ci/package.py $(ARGS)
 
 check: $(INSTALLED) ## lint, format and types, in under a minute
 	@$(BIN)/ruff check .
@@ -145,6 +155,10 @@ fuzz: $(INSTALLED) ## damaged and hostile files by the hundred thousand: each re
 
 clean: ## remove what make made, but not your slices
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+
+.venv/docs: $(INSTALLED)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo 'installing into .venv (once)'

@@ -17,6 +17,7 @@ import sys
 import time
 
 import torch
+
 from large import large_section
 from leading import flagged_section, lambda_section
 from memory import memory_section

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 import peers
+from landscape.curvature import Hessian, eigenvalues, noisy, refine
 from problem import Problem, compare, say, told
 from runs import begin
-
-from landscape.curvature import Hessian, eigenvalues, noisy, refine
 
 
 def end_to_end(problem: Problem, reference: float, args: argparse.Namespace) -> None:

@@ -26,11 +26,12 @@ from pathlib import Path
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
 import transformers
+from rich.console import Console
+from rich.table import Table
+
 from fuzz_seeds import make
 from fuzz_targets import TARGETS, Target, warm
 from fuzz_workers import OUTCOMES, READ, REFUSED, Failure, Fuzzer, Heard, Limits
-from rich.console import Console
-from rich.table import Table
 from several import several
 
 

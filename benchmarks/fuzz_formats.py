@@ -17,9 +17,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
-from fuzz_mutations import HUGE, NUMBERS, WORDS, changed_json, json_values
 from pyarrow import parquet as pq
 
+from fuzz_mutations import HUGE, NUMBERS, WORDS, changed_json, json_values
 from landscape import digests
 from landscape import hdf5 as store
 from landscape.slices.opened import FILLED, RUNNING

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import torch
+
 import fuzz_formats as formats
 import fuzz_mutations as mutations
-import torch
 from fuzz_mutations import BYTES, Damage, any_of
 from fuzz_seeds import model_of
-
 from landscape import eigenvectors, evaluation, models, packed, slices, texts, trajectories
 from landscape.averaging import average_checkpoints
 from landscape.config import AverageConfig, CorrelateConfig, FrontierConfig, ViewConfig

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_targets import Target
-
 from landscape.digests import SUMS
 from landscape.errors import LandscapeError
 

@@ -7,11 +7,10 @@ import gc
 from collections.abc import Callable
 
 import peers
+from landscape.curvature import Hessian
 from memory import memory_table
 from problem import LARGE, compare, peak_rate, problem_of, say, told
 from products import cost_recomputing, cost_reverse
-
-from landscape.curvature import Hessian
 
 
 def large_section(args: argparse.Namespace) -> None:

@@ -12,10 +12,9 @@ from functools import partial
 
 import peers
 from end_to_end import end_to_end
+from landscape.curvature import Hessian, StopRule, eigenvalues, noisy
 from problem import Problem, say, told
 from runs import CLOSE, Run, begin, lanczos_run, power_run
-
-from landscape.curvature import Hessian, StopRule, eigenvalues, noisy
 
 
 def lambda_section(problem: Problem, args: argparse.Namespace) -> None:

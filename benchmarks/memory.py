@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import peers
 import torch
-from problem import Problem, problem_of, say, text
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+import peers
 from landscape.curvature import Budget, DifferenceHessian, GaussNewton, Hessian, trace_by_losses
+from problem import Problem, problem_of, say, text
 
 # What is measured: a problem and V (k rows) to something.
 ITEMS: dict[str, Callable[[Problem, Tensor], object]] = {

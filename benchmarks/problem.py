@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import peers
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from trained import REFERENCE, trained, windows
 
+import peers
 from landscape.curvature.probes import rademacher
 from landscape.models import load_model
 from landscape.objective import Batch, TokenCrossEntropy, batches
 from landscape.references import resolve
 from landscape.tokens import Windows
 from landscape.weights import Weights
+from trained import REFERENCE, trained, windows
 
 CHECKPOINTS = ("step4800", "step8000")
 LARGE = "pythia-160m"  # its shape, with random weights

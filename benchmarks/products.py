@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import peers
-from problem import Problem, compare, peak_rate, say, told
 from torch import Tensor
 
+import peers
 from landscape.curvature import GaussNewton, Hessian, LinearOperator
+from problem import Problem, compare, peak_rate, say, told
 
 Cost = Callable[[int], float]  # operations of matrix products per vector, in gradients, of a product with k vectors
 

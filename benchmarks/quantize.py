@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 
 import transformers
+
 from quantize_loss import loss_section
 from quantize_speed import evaluation_section, memory_section, race_section, time_section
 

@@ -14,12 +14,12 @@ import loss_landscapes
 import numpy as np
 import torch
 from loss_landscapes.metrics import Metric
-from slice_planes import Problem, problem
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from landscape import slices
 from landscape.weights import Weights
+from slice_planes import Problem, problem
 
 _SIDE = 7  # cells along each axis: 49 a repeat
 TOKENS = 4096  # of an evaluation, as jobs take them by default for models of short context

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from slice_planes import Problem, problem
 
 from landscape import slices
 from landscape.weights import Weights, move_to
+from slice_planes import Problem, problem
 
 # The error asked for: as a share of the range of the picture, and of the loss at Θ.
 _ASKED = {"far": (1e9, 1e-3), "random": (1e9, 1e-3)}

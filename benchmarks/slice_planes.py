@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
-import trained
 
+import trained
 from landscape import slices
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches, mean

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from slice_cell import Clock, loss_of
-from slice_planes import Problem, problem
 from torch import nn
 from torch.func import functional_call, vmap
 
 from landscape.objective import cross_entropy, mean
 from landscape.weights import Weights, move_to
+from slice_cell import Clock, loss_of
+from slice_planes import Problem, problem
 
 _CELLS = 8  # at a time
 

@@ -23,6 +23,7 @@ import argparse
 from pathlib import Path
 
 import transformers
+
 from slice_cell import cell_section
 from slice_memory import memory_section
 from slice_pictures import pictures_section

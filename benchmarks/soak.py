@@ -21,12 +21,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
 import soak_damage
 import soak_faults
 import soak_jobs
 import soak_kills
-from rich.console import Console
-from rich.table import Table
 from several import several
 from soak_kills import Tally, Undisturbed
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soak_jobs
-from soak_kills import REFUSED, Tally, Undisturbed, finish, last_line, quietly, start
 
+import soak_jobs
 from landscape import evaluation, pretraining, slices
 from landscape.curvature import store
 from landscape.errors import LandscapeError
 from landscape.study import table
 from landscape.training.run import Run
+from soak_kills import REFUSED, Tally, Undisturbed, finish, last_line, quietly, start
 
 AT_ONCE = 40  # damages that one process reads
 

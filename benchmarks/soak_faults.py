@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import soak_jobs
-from soak_kills import BROKEN, PATIENCE, REFUSED, Tally, Undisturbed, begin, chain, compare, finish, last_line, quietly
-
 from landscape.errors import LandscapeError
 from landscape.files import turn
 from landscape.reporting import Silent
+from soak_kills import BROKEN, PATIENCE, REFUSED, Tally, Undisturbed, begin, chain, compare, finish, last_line, quietly
 
 CLONE_NEWNS = 0x00020000
 NOT_HERE = 4  # exit code where no file system can be mounted

@@ -9,10 +9,11 @@ import io
 import tempfile
 from pathlib import Path
 
-import soak_jobs  # noqa: F401 (with all that it imports)
 import torch
 from matplotlib import pyplot
 from transformers import AutoConfig, AutoModelForCausalLM
+
+import soak_jobs  # noqa: F401 (with all that it imports)
 
 torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as folder:

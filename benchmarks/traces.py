@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import peers
-from problem import Problem, compare, say, told
 from torch import Tensor
 
+import peers
 from landscape.curvature import (
     Budget,
     Hessian,
@@ -23,6 +22,7 @@ from landscape.curvature import (
     trace_by_losses,
     xtrace,
 )
+from problem import Problem, compare, say, told
 
 
 class Whole(LinearOperator):

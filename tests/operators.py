@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from oracles import case
 
 from landscape.curvature import GaussNewton, Hessian
+from oracles import case
 
 EXACT = 1e-13  # what float64 leaves of a product, relative to its length
 DIFFERENCES = 1e-10  # what two step sizes leave: the fourth power of a step, and rounding over the step

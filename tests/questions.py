@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from conftest import WORDS
 
 Row = dict[str, object]

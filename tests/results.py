@@ -10,7 +10,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from studies import study
 
 from landscape import hdf5
 from landscape.basin import render_slice
@@ -18,6 +17,7 @@ from landscape.config import EvaluateConfig, SharpnessConfig, SliceConfig
 from landscape.digests import with_digest
 from landscape.evaluation import evaluate_model
 from landscape.sharpness import measure_sharpness
+from studies import study
 
 TEXT = {"seq_len": 32, "tokens": 320, "batch_size": 4}
 LANCZOS = {"top": 2, "max_products": 12, "max_probes": 12, "density_steps": 6, "density_probes": 2}

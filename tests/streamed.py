@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from conftest import VOCABULARY, build
 
+from conftest import VOCABULARY, build
 from landscape.mapped import load_mapped, masters
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import build
 
+from conftest import build
 from landscape import tasks
 from landscape.errors import MissingExtraError, ModelError, OptionError
 from landscape.tasks import TaskScore, accuracy_drop, holding
@@ -156,9 +156,7 @@ def test_other_weights_are_held_for_a_while(name: str):
 def test_without_lm_eval_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.setitem(sys.modules, "lm_eval.models.huggingface", None)
-    with pytest.raises(
-        MissingExtraError, match=r"accuracy on tasks needs .* lm-eval: pip install 'landscape\[tasks\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"accuracy on tasks needs .* lm-eval: pip install 'landscape\[eval\]'"):
         tasks.load(["piqa"])
     with pytest.raises(MissingExtraError):
         tasks.score(torch.nn.Linear(1, 1), None, tasks.TaskSet((), "acc", None, 0))

@@ -7,18 +7,6 @@ import shutil
 
 import numpy as np
 import pytest
-from made_studies import (
-    GPTQ3,
-    GPTQ4,
-    averages,
-    budgets,
-    cooldown,
-    peaks,
-    public,
-    row,
-    stable,
-    study,
-)
 
 from analyses import (
     averaging,
@@ -37,6 +25,18 @@ from analyses.known import Known, mean
 from analyses.lab.claims import FAILS, HOLDS, OPEN, Verdict
 from analyses.question import Answer, Missing
 from analyses.tables import pooled
+from made_studies import (
+    GPTQ3,
+    GPTQ4,
+    averages,
+    budgets,
+    cooldown,
+    peaks,
+    public,
+    row,
+    stable,
+    study,
+)
 
 
 def verdicts(answer: Answer) -> dict[str, str]:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_studies import GPTQ3, GPTQ4, INT4, INT8, PEAK, budgets, cooldown, peaks, row, stable, study
-from viewer_slices import ATTRIBUTES, Recipe
 
 from analyses import (
     basin,
@@ -23,6 +21,8 @@ from analyses.figures import draw_all
 from analyses.lab.claims import FAILS, HOLDS, OPEN
 from analyses.prediction import score
 from analyses.question import Answer, Missing
+from made_studies import GPTQ3, GPTQ4, INT4, INT8, PEAK, budgets, cooldown, peaks, row, stable, study
+from viewer_slices import ATTRIBUTES, Recipe
 
 
 def verdicts(answer: Answer) -> dict[str, str]:

@@ -8,13 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from made_studies import (
-    averages,
-    budgets,
-    peaks,
-    public,
-    study,
-)
 
 from analyses import (
     figures,
@@ -29,6 +22,13 @@ from analyses.printed import draw as draw_paper
 from analyses.printed import write as write_paper
 from analyses.question import said
 from analyses.tables import load
+from made_studies import (
+    averages,
+    budgets,
+    peaks,
+    public,
+    study,
+)
 
 HOSTILE = "<script>alert(1)</script>"
 

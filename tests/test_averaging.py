@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from averages import TIED, Notes, assert_mean, at, average, refusal, said, same_bits, stored
 from conftest import VOCABULARY, build
-
 from landscape.averaging.folders import RECIPE
 from landscape.errors import ModelError
 from landscape.models import load_model, load_tokenizer

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from averages import TIED, Notes, assert_mean, at, average, refusal, stored
 from conftest import build
-
 from landscape.averaging import reader
 from landscape.averaging.folders import RECIPE
 from landscape.files import lock

@@ -6,12 +6,12 @@ import shutil
 import weakref
 from pathlib import Path
 
-import hub
 import pytest
 import torch
+
+import hub
 from averages import STEPS, Notes, assert_mean, at, average, refusal, said, same_bits, stored
 from hub import commit
-
 from landscape.averaging import job, reader
 from landscape.averaging.folders import RECIPE
 from landscape.models import load_model

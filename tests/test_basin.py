@@ -10,10 +10,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import build, prose
-from test_slices import content, start
 
 import landscape as ls
+from conftest import build, prose
 from landscape import hdf5
 from landscape.errors import ModelError, SliceError, StoreError
 from landscape.models import load_model
@@ -21,6 +20,7 @@ from landscape.quantize import parse, quantize
 from landscape.slices.opened import FILLED
 from landscape.tokens import WindowReader
 from landscape.weights import Weights
+from test_slices import content, start
 
 pytestmark = pytest.mark.usefixtures("process")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import ARCHITECTURES, VOCABULARY, build
 from torch import Tensor, nn
 
+from conftest import ARCHITECTURES, VOCABULARY, build
 from landscape.blocks import Walk, decoder_blocks
 from landscape.errors import ModelError
 

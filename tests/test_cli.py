@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import build, make_tokenizer
-from test_slices import NAMED, plane
 
+from conftest import build, make_tokenizer
 from landscape import eigenvectors, slices
 from landscape.config import PLANES, SliceConfig
 from landscape.curvature import ParameterSpace
@@ -28,6 +27,7 @@ from landscape.files import lock
 from landscape.models import load_model
 from landscape.references import resolve
 from landscape.weights import Weights
+from test_slices import NAMED, plane
 
 pytestmark = pytest.mark.usefixtures("process")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import pytest
 import torch
-from operators import EXACT, operator
-from oracles import block, case, close, single
 from torch import nn
 
+import oracles
 from landscape.curvature import Budget, Hessian, Matrix, ParameterSpace, Preconditioned, Scaled, along, hutchinson
 from landscape.curvature import vectors as vec
 from landscape.curvature.adam import diagonal_from_gradients, diagonal_from_state
 from landscape.errors import CurvatureError
 from landscape.weights import Weights
+from operators import EXACT, operator
+from oracles import block, case, close, single
 
 pytestmark = pytest.mark.usefixtures("process")
 

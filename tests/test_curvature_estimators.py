@@ -12,9 +12,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import build
 from torch import Tensor
 
+from conftest import build
 from landscape.curvature import (
     Hessian,
     Krylov,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import oracles
 import pytest
 import torch
-from operators import DIFFERENCES, EVERY, KINDS, operator
-from oracles import block, case, close, objective_of, single
 from torch import nn
 
+import oracles
 from landscape.curvature import DifferenceHessian, GaussNewton, Hessian
 from landscape.curvature.memory import sized
 from landscape.errors import CurvatureError
 from landscape.memory import available
 from landscape.objective import Batch
 from landscape.weights import Weights
+from operators import DIFFERENCES, EVERY, KINDS, operator
+from oracles import block, case, close, objective_of, single
 
 pytestmark = pytest.mark.usefixtures("process")
 

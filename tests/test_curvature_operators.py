@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
-import oracles
 import pytest
 import torch
-from operators import DIFFERENCES, EVERY, EXACT, KINDS, operator
-from oracles import NAMES, block, case, close, objective_of, single
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import oracles
 from landscape.curvature import DifferenceHessian, GaussNewton, Hessian, ParameterSpace
 from landscape.errors import CurvatureError
 from landscape.objective import Batch
 from landscape.tokens import Windows
 from landscape.weights import Weights
+from operators import DIFFERENCES, EVERY, EXACT, KINDS, operator
+from oracles import NAMES, block, case, close, objective_of, single
 
 pytestmark = pytest.mark.usefixtures("process")
 

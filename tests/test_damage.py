@@ -12,9 +12,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from checkpoints import save
-from test_slices import layout, plane
 
+from checkpoints import save
 from landscape import slices
 from landscape.curvature import store
 from landscape.digests import SUMS, broken, check_digest, read_sums, with_digest, write_sums
@@ -23,6 +22,7 @@ from landscape.files import lock
 from landscape.references import resolve
 from landscape.study import table
 from landscape.training.run import FACTS, LOG, Run
+from test_slices import layout, plane
 
 
 def flip(path: Path, find: bytes) -> None:

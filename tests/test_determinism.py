@@ -17,9 +17,9 @@ from typing import Any
 
 import h5py
 import pytest
-import results
 import torch
 
+import results
 from landscape.arithmetic import arithmetic, exactly
 from landscape.averaging import average_checkpoints
 from landscape.config import (

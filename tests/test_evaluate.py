@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import build, prose
 
+from conftest import build, prose
 from landscape.evaluate import WindowLosses, compare, window_losses
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize

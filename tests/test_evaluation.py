@@ -150,8 +150,9 @@ def test_what_is_saved_is_an_ordinary_checkpoint(landscape, run: Path, text_file
 
 
 def test_a_tied_model_is_saved_tied(tmp_path: Path, text_file: Path, tokenizer):
-    from conftest import build
     from transformers import AutoModelForCausalLM
+
+    from conftest import build
 
     folder = tmp_path / "tied"
     build("llama-tied-gqa").save_pretrained(folder)

@@ -8,11 +8,11 @@ import math
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from rich.console import Console
 
+import oracles
 from landscape import evaluation, inputs
 from landscape.config import EvaluateConfig
 from landscape.errors import ModelError, OptionError

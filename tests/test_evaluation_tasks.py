@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from questions import TEST, TRAIN, write_task
 
 from landscape import evaluation, tasks
 from landscape.models import load_model, load_tokenizer
 from landscape.quantize import parse, quantize
 from landscape.references import resolve
+from questions import TEST, TRAIN, write_task
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import build
 
+from conftest import build
 from landscape import evaluation
 from landscape.config import EvaluateConfig
 from landscape.digests import with_digest

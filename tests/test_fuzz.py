@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import build, make_tokenizer
-from made_studies import row
-from viewer_slices import Recipe
 
+from conftest import build, make_tokenizer
 from landscape.curvature import store
 from landscape.errors import StoreError
 from landscape.study import table
+from made_studies import row
+from viewer_slices import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 pytest.importorskip("gguf")

@@ -6,8 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-import hub
 import pytest
+
+import hub
 from conftest import prose
 from hub import commit
 

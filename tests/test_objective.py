@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from conftest import ARCHITECTURES, VOCABULARY, build, prose
 
+from conftest import ARCHITECTURES, VOCABULARY, build, prose
 from landscape.objective import TokenCrossEntropy, batches, cross_entropy, mean
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import build as model_of
 from torch import nn
 
+from conftest import build as model_of
 from landscape.errors import OptionError
 from landscape.training import optimizers
 from landscape.training.optimizers import SETTINGS, Updater, ascended, build, check

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ARCHITECTURES, build
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from conftest import ARCHITECTURES, build
 from landscape.errors import MissingExtraError, ModelError
 from landscape.packed import FORMATS, is_packed, load_dense
 from landscape.references import Checkpoint
@@ -379,4 +379,4 @@ def test_a_missing_package_names_the_extra(
     for name in {module, *(name for name in sys.modules if name.startswith(f"{module}."))}:
         monkeypatch.setitem(sys.modules, name, None)
     message = refusal(packed, model, MissingExtraError)
-    assert message.endswith(f"needs the package {package}: pip install 'landscape[packed]'")
+    assert message.endswith(f"needs the package {package}: pip install 'landscape[quant]'")

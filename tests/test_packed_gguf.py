@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import ARCHITECTURES, build
-from test_packed import apart, checkpoint, logits, refusal
 from torch import Tensor, nn
 
+from conftest import ARCHITECTURES, build
 from landscape.packed import is_packed, load_dense
 from landscape.weights import Weights
+from test_packed import apart, checkpoint, logits, refusal
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 gguf = pytest.importorskip("gguf")

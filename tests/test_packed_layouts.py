@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
+
 from conftest import build
+from landscape.packed import awq, gptq, load_dense
+from landscape.packed.bits import unpack
+from landscape.weights import Weights
 from test_packed import (
     apart,
     checkpoint,
@@ -21,11 +26,6 @@ from test_packed import (
     save_packed,
     words,
 )
-from torch import Tensor, nn
-
-from landscape.packed import awq, gptq, load_dense
-from landscape.packed.bits import unpack
-from landscape.weights import Weights
 
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # what a word holds, from its lowest bits upward
 

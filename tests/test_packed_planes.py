@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_basin import config
 
 import landscape as ls
 from landscape import packed, viewer
@@ -17,6 +16,7 @@ from landscape.models import load_model
 from landscape.references import resolve
 from landscape.slices import StoredSlice
 from landscape.weights import Weights
+from test_basin import config
 
 pytestmark = [pytest.mark.usefixtures("process"), pytest.mark.filterwarnings("ignore")]
 

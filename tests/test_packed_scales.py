@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import build
-from test_packed import apart, checkpoint, edit, linear_names, logits, matrix, pack_gptq, refusal
 from torch import Tensor, nn
 
+from conftest import build
 from landscape.packed import load_dense
 from landscape.weights import Weights
+from test_packed import apart, checkpoint, edit, linear_names, logits, matrix, pack_gptq, refusal
 
 BLOCK = {  # norms and what they feed, pairs of layers
     "llama-tied-gqa": (

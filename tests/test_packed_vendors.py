@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import build
 from safetensors import safe_open
-from test_packed import apart, checkpoint, edit, linear_names, logits, matrix, refusal
 from torch import Tensor, nn
 
+from conftest import build
 from landscape.packed import PackedReport, is_packed, load_dense
 from landscape.weights import Weights
+from test_packed import apart, checkpoint, edit, linear_names, logits, matrix, refusal
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from surfaces import LEVEL, Asked, Truth, largest_difference, rough, smooth, with_hole
 
 from landscape.slices import panel
 from landscape.slices.axes import Bounds
@@ -12,6 +11,7 @@ from landscape.slices.panel import Attempt, attempt
 from landscape.slices.reconstruct import reconstruct
 from landscape.slices.samples import Samples
 from landscape.slices.surface import on_grid
+from surfaces import LEVEL, Asked, Truth, largest_difference, rough, smooth, with_hole
 
 LINES = np.linspace(-1, 1, 41)
 SQUARE = Bounds((-1.0, 1.0), (-1.0, 1.0))

@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import build
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from test_basin import config
-from vectors import basis, flat
 
 import landscape as ls
+from conftest import build
 from landscape import slices, viewer
 from landscape.config import SharpnessConfig
 from landscape.errors import ModelError, OptionError, StoreError
@@ -27,6 +25,8 @@ from landscape.references import resolve
 from landscape.sharpness import measure_sharpness
 from landscape.tokens import WindowReader
 from landscape.weights import Weights, move_to, random_direction
+from test_basin import config
+from vectors import basis, flat
 
 Render = Callable[..., slices.StoredSlice]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import build
 
+from conftest import build
 from landscape.config import PlanConfig
 from landscape.curvature import Hessian
 from landscape.errors import ModelError, OptionError

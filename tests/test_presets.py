@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes import written
 
 from landscape.pretraining import PRESETS, find, presets
 from landscape.training.recipe import read, to_yaml
 from landscape.training.schedules import updates
+from recipes import written
 
 TWINS = {name: name.rsplit("-", 1)[0] for name in presets() if name.endswith(("-tiny", "-small"))}
 

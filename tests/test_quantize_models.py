@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import ARCHITECTURES, VOCABULARY, build, prose
 from torch import Tensor
 
+from conftest import ARCHITECTURES, VOCABULARY, build, prose
 from landscape.errors import MissingExtraError, ModelError, QuantizerError
 from landscape.quantize import linear_layers, output_error, parse, quantize, round_to_nearest
 from landscape.quantize.layers import Layer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipes import ALL, LINES, made, refused, written
 
 from landscape.training.recipe import Recipe, read, to_dict, to_yaml
+from recipes import ALL, LINES, made, refused, written
 
 
 @pytest.mark.parametrize(

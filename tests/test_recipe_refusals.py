@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipes import LINES, MINIMAL, refused, written
 
 from landscape.training.recipe import read
+from recipes import LINES, MINIMAL, refused, written
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from oracles import block, close, double, objective_of, tiny, tiny_data
 from torch import nn
 from torch.func import functional_call
 
@@ -15,6 +14,7 @@ from landscape.errors import CurvatureError
 from landscape.objective import TokenCrossEntropy
 from landscape.recompute import recomputing
 from landscape.weights import Weights
+from oracles import block, close, double, objective_of, tiny, tiny_data
 
 pytestmark = pytest.mark.usefixtures("process")
 MODELS = pytest.mark.parametrize("name", ["gpt_neox", "llama", "gpt2"])

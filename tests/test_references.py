@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoints import save, save_shards
 
+from checkpoints import save, save_shards
 from landscape.errors import ModelError
 from landscape.references import Checkpoint, predecessors, resolve, step_of
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from checkpoints import save, save_shards
 from hub import Hub, commit, run, serve
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from test_slices import NAMED, content, kill_at, lines, start
 
 from landscape import slices
 from landscape.errors import StoreError
@@ -23,6 +22,7 @@ from landscape.files import lock
 from landscape.slices import store
 from landscape.slices.surface import on_grid
 from landscape.weights import Weights
+from test_slices import NAMED, content, kill_at, lines, start
 
 TOLERANCE = (1e-3, 1e-4)
 ALPHA, BETA = slices.evenly(-1, 1, 31), slices.evenly(-1, 1.5, 26)

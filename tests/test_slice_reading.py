@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 import pytest
-import surfaces
 import torch
-from oracles import case
-from readings import ORIGIN, SQUARE, WAYS, WIDE, derivatives, quadratic, reading_of, reconstructed
 
+import surfaces
 from landscape.curvature import Hessian, ParameterSpace
 from landscape.objective import mean
 from landscape.slices import Bounds, read_surface
 from landscape.slices.polynomial import Polynomial
 from landscape.slices.reading import barrier
 from landscape.weights import Weights, move_to
+from oracles import case
+from readings import ORIGIN, SQUARE, WAYS, WIDE, derivatives, quadratic, reading_of, reconstructed
 
 
 @pytest.mark.parametrize("seed", range(6))

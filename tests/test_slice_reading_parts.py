@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-import surfaces
-from readings import ORIGIN, SQUARE, WAYS, cells, derivatives, quadratic, reconstructed
 
+import surfaces
 from landscape.slices import Bounds, read_surface
 from landscape.slices.polynomial import Polynomial
 from landscape.slices.surface import Patch, Seam
+from readings import ORIGIN, SQUARE, WAYS, cells, derivatives, quadratic, reconstructed
 
 
 def test_a_seam_at_the_origin():

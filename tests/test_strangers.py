@@ -18,10 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from made_studies import row
 from pyarrow import parquet
 from safetensors.torch import load_file
-from viewer_slices import Recipe
 
 from landscape import slices
 from landscape.curvature import store
@@ -34,6 +32,8 @@ from landscape.references import Checkpoint, resolve
 from landscape.study import table, work
 from landscape.training import recipe
 from landscape.training.run import Run
+from made_studies import row
+from viewer_slices import Recipe
 
 PACKAGE = Path(__file__).parent.parent / "landscape"
 

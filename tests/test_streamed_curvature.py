@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY
-from streamed import Both, both, in_little_memory, save_wide
 from torch import Tensor, nn
 
+from conftest import VOCABULARY
 from landscape import curvature
 from landscape.config import SharpnessConfig
 from landscape.curvature import vectors
@@ -23,6 +22,7 @@ from landscape.sharpness.windows import Spread
 from landscape.streaming import StreamedCrossEntropy, StreamedHessian, StreamedProbes
 from landscape.streaming.gradient import add_gradient
 from landscape.weights import Weights
+from streamed import Both, both, in_little_memory, save_wide
 
 pytestmark = pytest.mark.usefixtures("process")
 MODELS = [

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from streamed import Both, both, in_little_memory, save_wide
 from torch import Tensor, nn
 
 from landscape import basin
@@ -19,6 +18,7 @@ from landscape.scratch import Scratch
 from landscape.slices import Losses, Plane, span
 from landscape.streaming import losses_on_places
 from landscape.weights import Weights, place, random_direction
+from streamed import Both, both, in_little_memory, save_wide
 
 pytestmark = pytest.mark.usefixtures("process")
 PLACES = [(0.0, 0.0), (0.7, -0.3), (-1.5, 2.0)]

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import ARCHITECTURES, build, prose
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from conftest import ARCHITECTURES, build, prose
 from landscape import evaluation
 from landscape.config import EvaluateConfig
 from landscape.errors import LandscapeError, ModelError, QuantizerError

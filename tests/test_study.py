@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from studies import QUANTIZERS, SMALL, Notes, command, study, tables
 
 from landscape import sharpness
 from landscape.config import SharpnessConfig, StudyConfig
@@ -29,6 +28,7 @@ from landscape.study import read
 from landscape.study.columns import LAYERS, STUDY, TENSORS
 from landscape.study.predictions import predict
 from landscape.weights import Weights
+from studies import QUANTIZERS, SMALL, Notes, command, study, tables
 
 pytest.importorskip("pyarrow")
 ROOT = Path(__file__).parent.parent

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hub
 import pytest
+
+import hub
 from hub import commit
 from studies import command
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from studies import command, tables
 
 pytest.importorskip("pyarrow")

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import build
-from questions import AS_PUBLISHED, FILES, TEST, TRAIN, Row, by_hand, rows, write_task
 
+from conftest import build
 from landscape import tasks
 from landscape.errors import OptionError
 from landscape.models import load_model, load_tokenizer
@@ -23,6 +22,7 @@ from landscape.quantize import parse, quantize
 from landscape.references import resolve
 from landscape.tasks import accuracy_drop, holding, loading
 from landscape.weights import Weights
+from questions import AS_PUBLISHED, FILES, TEST, TRAIN, Row, by_hand, rows, write_task
 
 pytestmark = pytest.mark.usefixtures("process")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub import Hub, commit, run, serve
 
+from hub import Hub, commit, run, serve
 from landscape import texts
 from landscape.errors import TextError
 from landscape.texts import display_name, documents

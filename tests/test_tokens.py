@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import prose
 
+from conftest import prose
 from landscape.errors import OptionError, TextError
 from landscape.tokens import WindowReader, Windows, check_vocabulary
 

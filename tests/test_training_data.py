@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import prose
 
+from conftest import prose
 from landscape.digests import with_digest
 from landscape.errors import StoreError, TextError
 from landscape.training.data import END, FACTS, IDS, Order, open_tokens, train_tokenizer, write_tokens

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import build as model_of
 from safetensors.torch import save_file
 from torch import nn
 
+from conftest import build as model_of
 from landscape.errors import StoreError, TrainingError
 from landscape.training import state
 from landscape.training.optimizers import Updater, build

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from checkpoints import save
 from hub import commit, run, serve
-
 from landscape.training import SHAPES
 from landscape.trajectories import Point, family, parse
 from landscape.trajectories.families import _content

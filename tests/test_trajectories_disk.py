@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import save
 
+from checkpoints import save
 from landscape.errors import ModelError
 from landscape.references import resolve
 from landscape.trajectories import Point, points

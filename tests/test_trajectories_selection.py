@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from checkpoints import save
 
+from checkpoints import save
 from landscape.errors import ModelError, OptionError
 from landscape.trajectories import Point, parse, select, split
 from landscape.trajectories.selection import _log

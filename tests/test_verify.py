@@ -7,16 +7,16 @@ from pathlib import Path
 
 import h5py
 import pytest
-import results
 import torch
-from results import changed
-from studies import Notes
 
+import results
 from landscape.basin import render_slice
 from landscape.config import SliceConfig, VerifyConfig
 from landscape.errors import LandscapeError, OptionError, StoreError
 from landscape.slices import read
 from landscape.verifying import Verdict, job, verify_file
+from results import changed
+from studies import Notes
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("process")

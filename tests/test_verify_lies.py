@@ -13,16 +13,16 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import results
 import torch
-from results import changed, stretch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+import results
 from landscape.config import VerifyConfig
 from landscape.slices.surface import from_plain, on_grid, to_plain
 from landscape.study import table
 from landscape.verifying import Verdict, verify_file
+from results import changed, stretch
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("process")

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import made_studies
 import numpy as np
 import pytest
-from viewer_browser import becomes_true, launched
-from viewer_slices import ATTRIBUTES, Recipe, bowl, line
 
+import made_studies
 from landscape.config import ViewConfig
 from landscape.curvature import store
 from landscape.errors import LandscapeError
@@ -26,6 +24,8 @@ from landscape.slices import read
 from landscape.viewing import view_results
 from landscape.viewing.names import page_names
 from landscape.viewing.site import INDEX
+from viewer_browser import becomes_true, launched
+from viewer_slices import ATTRIBUTES, Recipe, bowl, line
 
 HOSTILE = "<script>window.hacked=1</script>"
 EVALUATION = {

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from viewer_browser import launched
 from viewer_slices import ATTRIBUTES, Recipe
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from viewer_browser import becomes_true, launched, shown
-from viewer_slices import ATTRIBUTES, NAMED, Recipe, alone
 
 from landscape import slices
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.described.comparison import compare
 from landscape.viewer.pages.compare import compare_page
 from landscape.viewer.printed.compare import write_comparison
+from viewer_browser import becomes_true, launched, shown
+from viewer_slices import ATTRIBUTES, NAMED, Recipe, alone
 
 HOSTILE = "<script>window.hacked=1</script>"
 Entries = list[tuple[str, StoredSlice, str]]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from viewer_courses import HOSTILE, LAYERS, QUANTIZERS, RUNS, course
 
 from landscape.curvature.store import StoredSharpness
 from landscape.errors import OptionError
@@ -18,6 +17,7 @@ from landscape.viewer.described.course_columns import interval, layer_measures, 
 from landscape.viewer.described.course_words import caption, notices
 from landscape.viewer.pages.trajectory_data import course_data
 from landscape.viewer.printed.trajectory import draw_course, write_course
+from viewer_courses import HOSTILE, LAYERS, QUANTIZERS, RUNS, course
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from viewer_slices import ATTRIBUTES, NAMED, Recipe, alone, broken, line, pca, quantizers
 
 from landscape import slices
 from landscape.slices.stored import StoredSlice
@@ -16,6 +15,7 @@ from landscape.viewer import describe, write_figure, write_page
 from landscape.viewer.described.colours import nice_step
 from landscape.viewer.described.curves import profile_losses
 from landscape.viewer.pages.slice_data import plane_data
+from viewer_slices import ATTRIBUTES, NAMED, Recipe, alone, broken, line, pca, quantizers
 
 
 @pytest.fixture(scope="module")

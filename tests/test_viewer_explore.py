@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from viewer_browser import Opened, becomes_true, launched, shown
-from viewer_slices import Recipe, pca, torn
 
 from landscape.slices.stored import StoredSlice
 from landscape.viewer import write_page
+from viewer_browser import Opened, becomes_true, launched, shown
+from viewer_slices import Recipe, pca, torn
 
 pytestmark = pytest.mark.browser
 RECIPES = {"smooth": Recipe(adaptive=True, grid=(41, 41)), "dense": Recipe(), "torn": torn(), "pca": pca(adaptive=True)}

@@ -8,12 +8,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from viewer_slices import Recipe, alone, line, pca, quantizers, torn
 
 from landscape.errors import OptionError, StoreError
 from landscape.slices.stored import StoredSlice
 from landscape.viewer import write_figure, write_page
 from landscape.viewer.printed.slice import CONTOUR, PROFILE, SURFACE, draw, views
+from viewer_slices import Recipe, alone, line, pca, quantizers, torn
 
 
 @pytest.fixture(scope="module")

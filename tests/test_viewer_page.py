@@ -12,14 +12,14 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
-from viewer_browser import Opened, becomes_true, launched, shown
-from viewer_slices import ATTRIBUTES, LAYERS, Recipe, broken, line, pca, torn
 
 from landscape import slices
 from landscape.viewer import describe, write_page
 from landscape.viewer.described.trust import trust
 from landscape.viewer.described.words import bound
 from landscape.viewer.pages.slice import slice_page
+from viewer_browser import Opened, becomes_true, launched, shown
+from viewer_slices import ATTRIBUTES, LAYERS, Recipe, broken, line, pca, torn
 
 pytestmark = pytest.mark.browser
 HOSTILE = "<script>window.hacked=1</script>"

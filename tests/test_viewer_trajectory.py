@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from viewer_browser import becomes_true, launched
-from viewer_courses import HOSTILE, LAYERS, LENGTHS, QUANTIZERS, RUNS, course
 
 from landscape.statistics.correlation import correlate
 from landscape.viewer.described.course import Course
 from landscape.viewer.pages.trajectory import trajectory_page
+from viewer_browser import becomes_true, launched
+from viewer_courses import HOSTILE, LAYERS, LENGTHS, QUANTIZERS, RUNS, course
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from viewer_slices import Recipe, alone, kinked, line, pca, quantizers, torn
 
 from landscape.basin import SliceResult
 from landscape.slices.stored import StoredSlice
@@ -22,6 +21,7 @@ from landscape.viewer.described.trust import trust
 from landscape.viewer.described.words import bound, measured
 from landscape.viewer.pages.slice import slice_page
 from landscape.viewer.pages.slice_data import slice_data
+from viewer_slices import Recipe, alone, kinked, line, pca, quantizers, torn
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from conftest import build
 
+from conftest import build
 from landscape.errors import ModelError
 from landscape.weights import Weights, check_same_space, move_to, random_direction
 

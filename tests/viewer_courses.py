@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from viewer_slices import ATTRIBUTES, Recipe
 
 from landscape.slices.stored import StoredSlice
 from landscape.viewer.described.course import Course, Spectrum
+from viewer_slices import ATTRIBUTES, Recipe
 
 HOSTILE = "<script>window.hacked=1</script>"
 RUNS = ("stable", "decay-a", "decay-b", "decay-c", f"hostile-{HOSTILE}", "short-1", "short-2", "short-3", "short-4")

@@ -127,7 +127,7 @@ def load_package(name: str, purpose: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.split(".")[0].replace("_", "-")
-        raise MissingExtraError(package, "packed", f"reading {purpose}") from error
+        raise MissingExtraError(package, "quant", f"reading {purpose}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def require() -> None:
     try:
         import lm_eval.models.huggingface  # noqa: F401  (needs accelerate too)
     except ImportError as error:
-        raise MissingExtraError("lm-eval", "tasks", "accuracy on tasks") from error
+        raise MissingExtraError("lm-eval", "eval", "accuracy on tasks") from error
 
 
 @contextmanager

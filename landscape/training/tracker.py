@@ -14,7 +14,7 @@ from landscape.errors import MissingExtraError
 def require(name: str | None) -> None:
     """Raise `MissingExtraError` where the tracker is not installed: before the work, not after it."""
     if name is not None and find_spec(name) is None:
-        raise MissingExtraError(name, name, f"--tracker {name}")
+        raise MissingExtraError(name, "track", f"--tracker {name}")
 
 
 @contextmanager
