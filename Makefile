@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
+.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs examples package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -98,7 +98,7 @@ verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers
 
 test: $(INSTALLED) ## run the tests, a file a core at a time; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
 	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
-	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
 
 docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
 	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)
@@ -107,6 +107,9 @@ docs: .venv/docs ## run every block of the documentation, then build the site in
 
 package: $(INSTALLED) ## build wheel and sdist, look into them, install and use them elsewhere; ARGS='--extras all' or --lowest
 	@$(BIN)/python .ci/package.py $(ARGS)
+
+examples: $(INSTALLED) ## run the scripts in examples/: each less than two minutes
+	@set -e; for script in examples/*.py; do echo; echo "$$script"; $(BIN)/python -W ignore "$$script"; done
 
 check: $(INSTALLED) ## lint, format and types, in under a minute
 	@$(BIN)/ruff check .

@@ -9,9 +9,11 @@ the weights that it makes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import transformers
 from torch import Tensor
 
 import landscape as ls
@@ -34,7 +36,7 @@ def by_quantiles(matrix: Tensor, bits: int, group: int) -> Tensor:
     return levels.permute(1, 2, 0).gather(-1, nearest).flatten(1)
 
 
-def with_matrices(model: torch.nn.Module, theta: ls.Weights, change: object) -> ls.Weights:
+def with_matrices(model: torch.nn.Module, theta: ls.Weights, change: Callable[[Tensor], Tensor]) -> ls.Weights:
     """Θ with every matrix that quantizers touch replaced by `change(matrix)`."""
     names = {layer.weight_name for layer in quantize.linear_layers(model)}
     return ls.Weights({name: change(tensor) if name in names else tensor for name, tensor in theta.items()})
@@ -42,6 +44,7 @@ def with_matrices(model: torch.nn.Module, theta: ls.Weights, change: object) -> 
 
 def main() -> None:
     """Evaluate Θ and three Θ̂ on the same windows, with what a quadratic model of the loss predicts."""
+    transformers.utils.logging.disable_progress_bar()
     checkpoint = ls.resolve(str(REFERENCE / "mini-pythia"))
     model, tokenizer = ls.load_model(checkpoint), ls.load_tokenizer(checkpoint)
     reader = WindowReader(documents(str(REFERENCE / "corpus" / "validation.jsonl.xz")), tokenizer, seq_len=256)

@@ -209,12 +209,13 @@ def _is_there(job: _Job, way: _Way) -> bool:
     return bool(read(path).facts["key"] == job.key(way))
 
 
-def read(path: Path) -> Evaluated:
+def read(path: str | Path) -> Evaluated:
     """A stored evaluation.
 
     Raises:
         StoreError: missing, damaged, or no evaluation.
     """
+    path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         _check(content)

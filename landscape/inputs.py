@@ -86,9 +86,15 @@ def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note:
     """The windows `config` asks for, in the tokens of `checkpoint`.
 
     Raises:
+        ModelError: `checkpoint` is packed: its codes are no weights to measure.
         TextError: the text gives no window, or leaves none for calibration.
         OptionError: windows longer than the model's context.
     """
+    if packing := packed.is_packed(checkpoint):
+        raise ModelError(
+            f"model {checkpoint}: packed ({packing}); name the float checkpoint it was made from as MODEL, and "
+            "this one with --packed, --prev or --to"
+        )
     tokenizer = load_tokenizer(config, checkpoint)
     context = models.context_length(checkpoint, remote_code=config.remote_code)
     defaults = PROTOCOL if context >= PROTOCOL.seq_len else SMALL
@@ -110,13 +116,11 @@ def read_text(config: TextConfig, checkpoint: Checkpoint, calibrate: bool, note:
 
     wanted = config.calibration_windows or defaults.calibration_windows
     source = f"{name} after the evaluation windows"
-    packing = config.calibration_packing or (
-        "documents" if defaults is PROTOCOL and config.calibration else config.packing
-    )
+    cut = config.calibration_packing or ("documents" if defaults is PROTOCOL and config.calibration else config.packing)
     if config.calibration:
         source, texts = display_name(config.calibration), documents(config.calibration)
-    if config.calibration or packing != config.packing:
-        reader = WindowReader(texts, tokenizer, seq_len, packing, config.bos)
+    if config.calibration or cut != config.packing:
+        reader = WindowReader(texts, tokenizer, seq_len, cut, config.bos)
     calibration = reader.take(wanted)
     if not len(calibration):
         raise TextError(

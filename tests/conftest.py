@@ -155,16 +155,20 @@ def landscape(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
-INTEGRATION = (  # files of tests that run whole jobs or start processes; those of browsers are marked
-    "averaging_runs basin cli damage determinism documents evaluation evaluation_step examples fuzz hub_job "
-    "interrupts lab makefile planes ranks reference_run sharpness soak strangers streamed_curvature streamed_slices "
-    "streaming study study_hub study_ray training training_state verify verify_lies view view_serve"
-).split()
-
-
-LONGEST = (  # files that take half a minute or more, the longest first: begun last, they would leave a core idle
-    "ranks viewer_explore reconstruct viewer_page lab study_ray sharpness basin slice_reading study training documents"
-).split()
+# files of tests that run whole jobs or start processes; those of browsers are marked
+# fmt: off
+INTEGRATION = [
+    "averaging_runs", "basin", "cli", "damage", "determinism", "documents", "evaluation", "evaluation_step",
+    "examples", "fuzz", "hub_job", "interrupts", "lab", "makefile", "planes", "ranks", "reference_run", "sharpness",
+    "soak", "strangers", "streamed_curvature", "streamed_slices", "streaming", "study", "study_hub", "study_ray",
+    "training", "training_state", "verify", "verify_lies", "view", "view_serve",
+]
+# files that take half a minute or more, the longest first: begun last, they would leave a core idle
+LONGEST = [
+    "ranks", "viewer_explore", "reconstruct", "viewer_page", "lab", "study_ray", "sharpness", "basin",
+    "slice_reading", "study", "training", "documents",
+]
+# fmt: on
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -175,14 +179,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         integrates = item.path.stem.removeprefix("test_") in INTEGRATION or item.get_closest_marker("browser")
         if not item.get_closest_marker("oracle"):
             item.add_marker("integration" if integrates else "unit")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Statistics over as many draws as the documentation states, instead of a part of them."""
-    parser.addoption("--thorough", action="store_true", help="statistical tests with all their draws: minutes more")
-
-
-@pytest.fixture(scope="session")
-def draws(request: pytest.FixtureRequest) -> float:
-    """The share of its draws that a statistical test makes."""
-    return 1.0 if request.config.getoption("--thorough") else 0.4

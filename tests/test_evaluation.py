@@ -254,6 +254,8 @@ def test_a_checkpoint_that_somebody_packed_is_evaluated_beside(landscape, run: P
     ]
     code, printed, err = landscape(*arguments, "--packed", folder)
     assert code == 0, err
+    code, _, err = landscape("evaluate", folder, "--tokenizer", f"{run}@step30", *arguments[2:])  # as if it were floats
+    assert code == 2 and "packed (gptq); name the float checkpoint it was made from as MODEL" in err
     theirs = next(result for result in map(evaluation.read, out.glob("*.json")) if result.quantizer == "their-w4")
     assert theirs.report["format"] == "gptq" and theirs.bits < 16 * theirs.facts["total_parameters"]
     from landscape import packed

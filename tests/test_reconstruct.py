@@ -63,11 +63,11 @@ class Outcome:
         return f"{self.truth.kind} {self.seed}: off by {self.error:.1e}, stated {stated:.1e} after {made} evaluations"
 
 
-def outcomes_on(beta: np.ndarray, draws: float) -> list[Outcome]:
-    """Of 120 smooth and 120 rough surfaces, twenty of each kind, or of a part of them."""
+def outcomes_on(beta: np.ndarray) -> list[Outcome]:
+    """Of 120 smooth and 120 rough surfaces, twenty of each kind."""
     found = []
     for family in (smooth, rough):
-        for seed in range(round(120 * draws)):
+        for seed in range(120):
             truth = family(seed)
             result, asked = ask(truth, beta, seed=seed)
             error = true_error(result, truth, beta)
@@ -76,12 +76,12 @@ def outcomes_on(beta: np.ndarray, draws: float) -> list[Outcome]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(draws: float) -> list[Outcome]:
-    return outcomes_on(LINES, draws)
+def outcomes() -> list[Outcome]:
+    return outcomes_on(LINES)
 
 
-def test_at_most_one_certificate_in_fifty_states_too_small_an_error(outcomes: list[Outcome], draws: float):
-    for of in (outcomes, outcomes_on(LINE, draws)):
+def test_at_most_one_certificate_in_fifty_states_too_small_an_error(outcomes: list[Outcome]):
+    for of in (outcomes, outcomes_on(LINE)):
         wrong = [outcome for outcome in of if outcome.error > outcome.certificate.error + 1e-9]
         names = "\n".join(map(str, wrong))
         assert len(wrong) <= 0.02 * len(of), names
@@ -90,17 +90,17 @@ def test_at_most_one_certificate_in_fifty_states_too_small_an_error(outcomes: li
 
 
 @pytest.mark.parametrize("most", [60, 120])
-def test_an_error_stated_when_evaluations_ran_out_is_as_honest(most: int, draws: float):
+def test_an_error_stated_when_evaluations_ran_out_is_as_honest(most: int):
     wrong, ended_early = [], 0
     for family in (smooth, rough):
-        for seed in range(round(120 * draws)):
+        for seed in range(120):
             truth = family(seed)
             found = reconstruct(Asked(truth), LINES, LINES, OF_RANGE, LEVEL, {}, seed, most=most)
             ended_early += not found.certificate.reached
             if (error := true_error(found, truth)) > found.certificate.error + 1e-9:
                 wrong.append(f"{truth.kind} {seed}: off by {error:.1e}, stated {found.certificate.error:.1e}")
-    assert ended_early > 120 * draws  # more than half
-    assert len(wrong) <= 0.02 * 240 * draws, "\n".join(wrong)
+    assert ended_early > 120  # more than half
+    assert len(wrong) <= 0.02 * 240, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("limit", [None, 1000])  # with every cell as a way out, and without, as in the default job

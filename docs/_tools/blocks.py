@@ -2,10 +2,10 @@
 
     python docs/_tools/blocks.py --only quickstart
 
-A block says in its first line what it is: ```bash and ```python are run, those of a page in their order and in one copy
+A block says in its first line what it is. ```bash and ```python are run, those of a page in their order and in one copy
 of the repository; ```bash rehearse is for what takes hours or hardware, and is parsed by the commands themselves;
-```julia, ```matlab and ```r are run where there is such an interpreter; ```yaml has to be YAML, and is the file its title
-names; ```text and ```math are no code. A block that says nothing is a mistake.
+```julia, ```matlab and ```r are run where there is such an interpreter. ```yaml has to be YAML, and is a file where it
+has a title. ```text and ```math are no code. A block that says nothing is a mistake.
 """
 
 from __future__ import annotations

@@ -74,13 +74,13 @@ def write(path: Path, attributes: Mapping[str, Any], sections: Mapping[str, Sect
     write_whole(path, memory.getvalue())
 
 
-def read(path: Path) -> StoredSharpness:
+def read(path: str | Path) -> StoredSharpness:
     """The file at `path`.
 
     Raises:
         StoreError: not such a file, of another schema, or damaged.
     """
-    with hdf5.opened(path, "use --overwrite to measure again") as file:
+    with hdf5.opened(Path(path), "use --overwrite to measure again") as file:
         attributes = hdf5.attributes(file)
         if attributes.get("kind") != KIND:
             raise StoreError(f"{path}: not a file of curvature; expected one that `landscape sharpness` wrote")

@@ -12,9 +12,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint as recomputed
 
 from landscape.blocks import decoder_blocks
@@ -45,8 +42,7 @@ class Pieces:
         """Those of a model that `fully_shard` has cut."""
         rows, starts, sizes = {}, {}, {}
         for name, tensor in model.named_parameters():
-            assert isinstance(tensor, DTensor)
-            rows[name] = tensor.to_local().detach()
+            rows[name] = tensor.to_local().detach()  # type: ignore[attr-defined]
             whole, each = tensor.shape[0], math.ceil(tensor.shape[0] / ranks.size)
             starts[name] = min(ranks.rank * each, whole) * math.prod(tensor.shape[1:])
             sizes[name] = tensor.numel()
@@ -64,6 +60,9 @@ def load_sharded(checkpoint: Checkpoint, ranks: Ranks, remote_code: bool = False
 
 def shard(model: nn.Module, ranks: Ranks) -> nn.Module:
     """`model` cut into pieces, its blocks one after the other."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard  # a second of imports, which few jobs need
+
     mesh = init_device_mesh(torch.device(ranks.device).type, (ranks.size,))
     for block in decoder_blocks(model)[1]:
         for tensor in (*block.parameters(), *block.buffers()):

@@ -59,7 +59,7 @@ def write(folder: Path, name: str, rows: Sequence[Row], facts: Mapping[str, Any]
     write_whole(folder / f"{name}.csv", text.getvalue())
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a table, or of study.parquet in a folder; empty cells are None, as are columns newer than the table.
 
     Raises:
@@ -70,7 +70,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    file = path / "study.parquet" if path.is_dir() else path
+    file = Path(path) / "study.parquet" if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise StoreError(
             f"{path}: no table there; expected study.parquet as 'landscape study' writes it, or its folder"
