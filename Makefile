@@ -102,7 +102,7 @@ test: $(INSTALLED) ## run the tests, a file a core at a time; TIER=unit (or inte
 
 docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
 	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site/index.html'
 
 package: $(INSTALLED) ## build wheel and sdist, look into them, install and use them elsewhere; ARGS='--extras all' or --lowest
