@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,7 @@ _PAGES = {  # of the repository → of the site
 }
 _FIGURES = sorted((_ROOT / "figures").glob("lab-*.png"))
 _LINK = re.compile(r"(\]\()([^)#:\s]+)(#[^)\s]*)?(\))")
+_REHEARSED = re.compile(r"(?<=^```)bash rehearse$", re.MULTILINE)  # GitHub reads the first word, Markdown here all
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
@@ -34,7 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links to files of the repository lead to the pages of the site."""
+    """Lead links to files of the repository to pages of the site; take from blocks what is for who runs them."""
     site = page.file.src_uri
     sources = {target: source for source, target in _PAGES.items()}
     there = {f"figures/{figure.name}": f"figures/{figure.name}" for figure in _FIGURES} | _PAGES
@@ -47,11 +49,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return match[0]
         return f"{match[1]}{posixpath.relpath(target, posixpath.dirname(site) or '.')}{match[3] or ''}{match[4]}"
 
-    return _LINK.sub(led, markdown)
+    return _LINK.sub(led, _REHEARSED.sub("bash", markdown))
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    r"""Turn \(…\) and \[…\] into MathML."""
+def on_page_content(content: str, page: Any = None, **_: Any) -> str:
+    r"""Turn \(…\) and \[…\] into MathML.
+
+    Raises:
+        PluginError: a block that was not understood.
+    """
+    if page is not None and (lost := re.search(r"<p>```.*", content)):
+        raise PluginError(f"{page.file.src_uri}: {lost[0]}: not taken for a block")
 
     def drawn(match: re.Match[str]) -> str:
         source = html.unescape(re.sub(r"<[^>]+>", "", match[2])).strip()
