@@ -129,6 +129,7 @@ def ranks(device: str) -> Iterator[Ranks]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if own.startswith("cuda") else "gloo", timeout=_PATIENCE)
     try:
         yield Ranks(dist.get_rank(), size, own)
+        dist.barrier()  # who hangs up while another still listens may end it (gloo aborts)
     except RuntimeError as error:
         if any(word in str(error).lower() for word in _GONE):
             raise RankError(
