@@ -96,12 +96,9 @@ view: $(INSTALLED) ## explore all results in the browser: those in figures/ and 
 verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers again: make verify FILE=figures/slices/mine.h5 MODEL=… TEXT=…
 	@$(BIN)/landscape verify '$(or $(FILE),$(error make verify FILE=… names a stored result))' --model '$(MODEL)' $(options)
 
-# Tests wait for processes and browsers a third of their time.
-workers = $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
-
-test: $(INSTALLED) ## run the tests, a file a worker at a time; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
+test: $(INSTALLED) ## run the tests, a file a core at a time; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
 	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(workers) --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
 
 docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
 	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)

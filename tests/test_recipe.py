@@ -111,9 +111,11 @@ class TestExtends:
         (tmp_path / "sub").mkdir()
         refused(lambda: read(written(tmp_path, "extends: a.yaml\n", "b.yaml")), "b.yaml: extends itself")
 
-    @pytest.mark.parametrize("base", ["none.yaml", "[a]", "3", "."])
+    @pytest.mark.parametrize("base", ["true", "[1]", "none.yaml", "[a]", "3", "."])
     def test_a_base_that_cannot_be_read_is_named(self, tmp_path: Path, base: str):
-        refused(lambda: read(written(tmp_path, LINES + f"extends: {base}")), "cannot be read", "expected a YAML file")
+        refused(
+            lambda: read(written(tmp_path, LINES + f"extends: {base}")), "recipe.yaml: extends=", "expected the name"
+        )
 
 
 class TestChanged:

@@ -256,8 +256,18 @@ def _content(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise OptionError(f"recipe {path.name}: not YAML ({error})") from error
     if not isinstance(content, dict):
         raise OptionError(f"recipe {path.name}: expected FIELD: VALUE lines, found {type(content).__name__}")
-    base = content.pop("extends", None)
-    return _merged(_content(path.parent / str(base), (*seen, path.resolve())), content) if base else content
+    if not (base := content.pop("extends", None)):
+        return content
+    if not (isinstance(base, str) and _is_file(path.parent / base)):
+        raise OptionError(f"recipe {path.name}: extends={base!r}; expected the name of a recipe beside it")
+    return _merged(_content(path.parent / base, (*seen, path.resolve())), content)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
