@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import transformers
 import yaml
 
 import landscape as ls
@@ -39,6 +40,7 @@ MEASURED = {"text": str(REFERENCE / "corpus" / "validation.jsonl.xz"), "seq_len"
 
 def main() -> None:
     """Train, measure and draw both."""
+    transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / "recipe.yaml"
         recipe.write_text(yaml.safe_dump(RECIPE))
