@@ -33,7 +33,7 @@ from workshop import ROOT, Workshop, workshop
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<about>.*)$")
 _TITLE = re.compile(r'title="([^"/]+)"')  # a file that is there before the page's first block
 _NO_CODE = ("text", "math")
-_ELSEWHERE = {"julia": "julia", "r": "Rscript", "matlab": "matlab"}
+_ELSEWHERE = {"julia": ["julia", "-"], "r": ["Rscript", "-"], "matlab": ["matlab", "-nodisplay", "-nosplash"]}
 _SLOW = 10.0  # seconds of a block that are worth a line
 _LONGEST = 300.0  # seconds of a block
 _DRIVER = """
@@ -156,11 +156,11 @@ def _run(block: Block, folder: Path, shop: Workshop, python: _Python, found: Ran
         found.run += not block.rehearsed
         return _shell(["bash", "-euo", "pipefail"], block.code, folder, shop.environment(folder, block.rehearsed))
     if language in _ELSEWHERE:
-        if shutil.which(_ELSEWHERE[language]) is None:
+        if shutil.which(_ELSEWHERE[language][0]) is None:
             found.absent.append(language)
             return ""
         found.run += 1
-        return _shell([_ELSEWHERE[language], "-"], block.code, folder, shop.environment(folder))
+        return _shell(_ELSEWHERE[language], block.code, folder, shop.environment(folder))
     return f"```{language}: expected bash, python, yaml, text, math, {', '.join(_ELSEWHERE)}"
 
 

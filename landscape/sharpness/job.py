@@ -38,7 +38,7 @@ from landscape.sharpness.windows import Spread
 from landscape.texts import display_name
 
 _COPIES = 3  # of Θ, at the least: itself, a gradient, a product
-_PRODUCTS = 40  # that an end of the spectrum takes, about: 10 for λ_max, 70 for λ_min
+_ONE_END, _BOTH_ENDS = 20, 80  # products that the top of the spectrum takes, and with the bottom, about
 _PROBES = 50  # that the trace takes, about
 
 
@@ -151,7 +151,7 @@ def _planned(job: _Job) -> PlanConfig:
         "sharpness",
         str(job.checkpoint),
         batch_size=config.batch_size,
-        products=min(_PRODUCTS, config.max_products) * (2 if config.bottom else 1) + (0 if by_losses else _PROBES),
+        products=(_BOTH_ENDS if config.bottom else _ONE_END) + (0 if by_losses else _PROBES),
         density=config.density_steps * config.density_probes,
         probes=min(_PROBES, config.max_probes),
         product="reverse" if config.product == "reverse" else "difference",
