@@ -11,14 +11,14 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from analyses.contrasts import difference, end
-from analyses.drawing import COLOURS, COOLED, GREY, Figure, Panel
-from analyses.known import Known
+from analyses.drawn.figure import COLOURS, COOLED, GREY, Figure, Panel
+from analyses.drawn.panels import Line, Measure, Side, stacked
 from analyses.lab.claims import Contrast, Verdict
-from analyses.panels import Line, Measure, Side, stacked
 from analyses.question import Answer, choose, found, lab, verdict
-from analyses.runs import Cooldown, cooldowns, joined
-from analyses.tables import Table
+from analyses.read.contrasts import difference, end
+from analyses.read.known import Known
+from analyses.read.runs import Cooldown, cooldowns, joined
+from analyses.read.tables import Table
 
 QUESTION = "Can averaging take the place of decay?"
 

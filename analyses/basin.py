@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from analyses.drawing import Colours, Field, Figure, Panel, Series
+from analyses.drawn.figure import Colours, Field, Figure, Panel, Series
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.measured import Interval
 from analyses.question import Answer, choose, found, verdict
-from analyses.tables import Table
+from analyses.read.tables import Table
 from landscape.slices import StoredSlice, read
 from landscape.viewer.described.colours import colour_range
 

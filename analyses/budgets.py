@@ -11,14 +11,14 @@ from functools import partial
 
 import numpy as np
 
-from analyses.contrasts import difference, end, growth_across, growth_along
-from analyses.drawing import COOLED, GREY, Figure
-from analyses.known import Known, mean
+from analyses.drawn.figure import COOLED, GREY, Figure
+from analyses.drawn.panels import LOSS, Line, Side, errors, stacked
 from analyses.lab.claims import FLAT, Contrast, Verdict
-from analyses.panels import LOSS, Line, Side, errors, stacked
 from analyses.question import Answer, choose, found, lab, verdict
-from analyses.runs import Cooldown, cooldowns, joined, seeds
-from analyses.tables import Table, is_number
+from analyses.read.contrasts import difference, end, growth_across, growth_along
+from analyses.read.known import Known, mean
+from analyses.read.runs import Cooldown, cooldowns, joined, seeds
+from analyses.read.tables import Table, is_number
 
 QUESTION = "Does the token budget matter once the rate has decayed?"
 _EARLY = 0.15  # of the steps: before them there is no stable phase

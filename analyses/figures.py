@@ -23,18 +23,17 @@ from analyses import (
     int4_collapse,
     loss_and_accuracy,
     other_quantizers,
-    page,
     peak_rate,
     prediction,
-    printed,
     scaling_laws,
     schedules,
     sharpness_over_training,
-    tables,
     weight_decay,
 )
+from analyses.drawn import page, printed
 from analyses.question import Answer, Missing
-from analyses.tables import Table
+from analyses.read import tables
+from analyses.read.tables import Table
 from landscape.errors import LandscapeError
 
 QUESTIONS: tuple[ModuleType, ...] = (

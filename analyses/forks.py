@@ -12,13 +12,13 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from analyses.drawing import COLOURS, Figure
+from analyses.drawn.figure import COLOURS, Figure
+from analyses.drawn.panels import LOSS, STEPS, Line, Measure, Side, stacked
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.measured import Interval
-from analyses.panels import LOSS, STEPS, Line, Measure, Side, stacked
 from analyses.question import Answer, choose, figures, found, lab, verdict
-from analyses.runs import matching
-from analyses.tables import Table
+from analyses.read.runs import matching
+from analyses.read.tables import Table
 from landscape.errors import StudyError
 from landscape.statistics.paired import Paired
 from landscape.statistics.paired import paired as compare

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from analyses.drawing import COLOURS, Figure
-from analyses.known import Known
+from analyses.drawn.figure import COLOURS, Figure
+from analyses.drawn.panels import BILLIONS, LOSS, Line, Side, errors, stacked
 from analyses.lab.claims import Contrast, Verdict
-from analyses.panels import BILLIONS, LOSS, Line, Side, errors, stacked
 from analyses.question import Answer, Missing, found, verdict
-from analyses.tables import Row, Table, is_number
+from analyses.read.known import Known
+from analyses.read.tables import Row, Table, is_number
 
 QUESTION = "Does the error rise where the rate decays in public training runs?"
 _CONSTANT = 0.9  # of the highest rate: above, it has not decayed

@@ -13,13 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from analyses.drawing import COLOURS, COLUMN, GREY, Figure
-from analyses.known import Known
+from analyses.drawn.figure import COLOURS, COLUMN, GREY, Figure
+from analyses.drawn.panels import STEPS, Line, Measure, Side, stacked
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.measured import Interval
-from analyses.panels import STEPS, Line, Measure, Side, stacked
 from analyses.question import Answer, choose, found, lab, verdict
-from analyses.tables import Row, Table, column, is_number
+from analyses.read.known import Known
+from analyses.read.tables import Row, Table, column, is_number
 from landscape.errors import StudyError
 from landscape.statistics.change import change_point
 from landscape.statistics.correlation import correlate

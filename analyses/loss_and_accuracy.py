@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analyses.drawing import COLUMN, Figure, Panel, Series, colour, marker
+from analyses.drawn.figure import COLUMN, Figure, Panel, Series, colour, marker
 from analyses.lab.claims import Contrast
 from analyses.lab.measured import Interval
 from analyses.question import Answer, Missing, found, verdict
-from analyses.tables import Row, Table, column, pooled
+from analyses.read.tables import Row, Table, column, pooled
 from landscape.errors import StudyError
 from landscape.statistics.correlation import correlate
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from analyses.drawing import Figure, Panel, Series, colour
+from analyses.drawn.figure import Figure, Panel, Series, colour
 from analyses.lab.claims import Contrast
 from analyses.lab.measured import Interval
 from analyses.question import Answer, choose, found, lab, verdict
-from analyses.tables import Table, is_number
+from analyses.read.tables import Table, is_number
 from landscape.errors import StudyError
 from landscape.statistics.correlation import correlate
 

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from analyses.contrasts import between_peaks, end
-from analyses.drawing import Figure, shades
-from analyses.panels import LOSS, Line, Side, errors, stacked
+from analyses.drawn.figure import Figure, shades
+from analyses.drawn.panels import LOSS, Line, Side, errors, stacked
 from analyses.question import Answer, choose, found, lab, verdict, with_interval
-from analyses.runs import Cooldown, before, cooldowns, joined, seeds
-from analyses.tables import Table
+from analyses.read.contrasts import between_peaks, end
+from analyses.read.runs import Cooldown, before, cooldowns, joined, seeds
+from analyses.read.tables import Table
 
 QUESTION = "Does the peak rate decide what quantization costs at the end?"
 PAPER = {4: 0.88 / 1.84, 3: 4.3 / 9.8}  # ΔQ at 1e-2 over ΔQ at 3e-4, by bits, read off its figure 6

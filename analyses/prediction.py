@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analyses.drawing import Figure, Panel, Series, colour, marker
+from analyses.drawn.figure import Figure, Panel, Series, colour, marker
 from analyses.question import Answer, Missing, lab
-from analyses.tables import Row, Table, is_number, pooled
+from analyses.read.tables import Row, Table, is_number, pooled
 
 QUESTION = "Does the geometry at Θ predict the loss that quantization adds?"
 PREDICTORS = {

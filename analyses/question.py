@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from analyses.drawing import Figure
+from analyses.drawn.figure import Figure
 from analyses.lab.claims import Contrast, Verdict, judge
 from analyses.lab.measured import Interval
-from analyses.tables import Table
+from analyses.read.tables import Table
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyses.drawing import COLOURS, MARKERS, Figure, Panel, Series
+from analyses.drawn.figure import COLOURS, MARKERS, Figure, Panel, Series
 from analyses.lab.measured import Interval
 from analyses.question import Answer, Missing, lab, with_interval
-from analyses.runs import cooldowns
-from analyses.tables import Row, Table, column, is_number, measured, pooled
+from analyses.read.runs import cooldowns
+from analyses.read.tables import Row, Table, column, is_number, measured, pooled
 from landscape.errors import StudyError
 from landscape.statistics.laws import LAWS, Fit, fit
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from analyses.contrasts import end, excess
-from analyses.drawing import Figure, shades
+from analyses.drawn.figure import Figure, shades
+from analyses.drawn.panels import LOSS, Line, Side, errors, stacked
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.differences import SAME
-from analyses.panels import LOSS, Line, Side, errors, stacked
 from analyses.question import Answer, choose, found, lab, verdict
-from analyses.runs import Cooldown, cooldowns, joined, matching
-from analyses.tables import Table
+from analyses.read.contrasts import end, excess
+from analyses.read.runs import Cooldown, cooldowns, joined, matching
+from analyses.read.tables import Table
 
 QUESTION = "Does a cosine end as WSD does at the same budget?"
 _COSINE = re.compile(r"cosine-(?P<peak>[\d.e-]+)-s(?P<seed>\d+)-to(?P<steps>\d+)")

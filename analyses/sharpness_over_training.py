@@ -12,15 +12,15 @@ from functools import partial
 import numpy as np
 
 from analyses.budgets import late, rise, same_length
-from analyses.contrasts import between_peaks, end
-from analyses.drawing import COOLED, GREY, Figure
+from analyses.drawn.figure import COOLED, GREY, Figure
+from analyses.drawn.panels import Line, Measure, Side, stacked
 from analyses.lab.claims import Contrast, Verdict
 from analyses.lab.measured import Interval
-from analyses.panels import Line, Measure, Side, stacked
 from analyses.peak_rate import by_peak, same_steps
 from analyses.question import Answer, choose, figures, found, lab, verdict, with_interval
-from analyses.runs import Cooldown, cooldowns, joined, seeds, whole
-from analyses.tables import Table, column, is_number
+from analyses.read.contrasts import between_peaks, end
+from analyses.read.runs import Cooldown, cooldowns, joined, seeds, whole
+from analyses.read.tables import Table, column, is_number
 from landscape.config import CorrelateConfig
 from landscape.correlations import correlate_tables
 from landscape.errors import StudyError

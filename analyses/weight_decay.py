@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyses.contrasts import difference, end
-from analyses.drawing import COLOURS, COLUMN, INK, Figure, Panel, Series
+from analyses.drawn.figure import COLOURS, COLUMN, INK, Figure, Panel, Series
 from analyses.lab.claims import Verdict
 from analyses.question import Answer, choose, found, lab, verdict, with_interval
-from analyses.runs import matching
-from analyses.tables import Table
+from analyses.read.contrasts import difference, end
+from analyses.read.runs import matching
+from analyses.read.tables import Table
 
 QUESTION = "Does weight decay reduce the error?"
 _ADAMLH = re.compile(r"adamlh-(?P<decay>[\d.e-]+)-s(?P<seed>\d+)")

@@ -32,7 +32,8 @@ _V2 = ("", "memory.max", "memory.peak", "anon")
 _SWAP = {"memory.memsw.limit_in_bytes", "memory.swap.max"}
 _QUANTIZERS = "rtn-w4-g128,gptq-w4-g128"
 _JOBS = ["evaluate", "slice", "sharpness"]
-_IMPORTS = "import landscape.basin, landscape.evaluation, landscape.sharpness, transformers.models.llama.modeling_llama"
+_IMPORTS = """import landscape.basin.job, landscape.evaluation.job, landscape.sharpness
+import transformers.models.llama.modeling_llama"""
 
 
 @dataclass(frozen=True)

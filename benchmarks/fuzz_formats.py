@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from fuzz_mutations import HUGE, NUMBERS, WORDS, changed_json, json_values
-from landscape import digests
-from landscape import hdf5 as store
 from landscape.slices.opened import FILLED, RUNNING
+from landscape.storage import digests
+from landscape.storage import hdf5 as store
 
 
 def content(rng: random.Random, whole: bytes) -> bytes:

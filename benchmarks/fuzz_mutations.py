@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from landscape import digests
+from landscape.storage import digests
 
 Damage = Callable[[random.Random, bytes], bytes]
 

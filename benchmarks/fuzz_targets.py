@@ -13,16 +13,16 @@ import fuzz_formats as formats
 import fuzz_mutations as mutations
 from fuzz_mutations import BYTES, Damage, any_of
 from fuzz_seeds import model_of
-from landscape import eigenvectors, evaluation, models, packed, slices, texts, trajectories
+from landscape import evaluation, models, packed, slices, texts, trajectories
 from landscape.averaging import average_checkpoints
 from landscape.config import AverageConfig, CorrelateConfig, FrontierConfig, ViewConfig
 from landscape.correlations import correlate_tables
-from landscape.curvature import store
+from landscape.curvature import eigenvectors, store
 from landscape.curvature.ledger import Ledger
 from landscape.curvature.parameters import ParameterSpace
-from landscape.frontier import compare_sizes
-from landscape.mapped import stored_parameters
-from landscape.references import resolve
+from landscape.evaluation.frontier import compare_sizes
+from landscape.models.mapped import stored_parameters
+from landscape.models.references import resolve
 from landscape.study import table, work
 from landscape.study.plan import Subject
 from landscape.study.rows import of_subject

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_targets import Target
-from landscape.digests import SUMS
 from landscape.errors import LandscapeError
+from landscape.storage.digests import SUMS
 
 READ, REFUSED, UNNAMED, CRASH, HANG, MEMORY = "read", "refused", "unnamed", "crash", "hang", "memory"
 OUTCOMES = (READ, REFUSED, UNNAMED, CRASH, HANG, MEMORY)

@@ -21,8 +21,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from landscape import heap
 from landscape.curvature import Hessian
+from landscape.machine import heap
 from landscape.objective import Batch, TokenCrossEntropy
 from landscape.planning.dry import costs
 from landscape.planning.job import measured_speed

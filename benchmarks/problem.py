@@ -17,8 +17,8 @@ from torch.nn.functional import cross_entropy
 import peers
 from landscape.curvature.probes import rademacher
 from landscape.models import load_model
+from landscape.models.references import resolve
 from landscape.objective import Batch, TokenCrossEntropy, batches
-from landscape.references import resolve
 from landscape.tokens import Windows
 from landscape.weights import Weights
 from trained import REFERENCE, trained, windows

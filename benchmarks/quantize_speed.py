@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from landscape.evaluate import window_losses
+from landscape.losses import window_losses
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.quantize import parse, quantize
 from landscape.tokens import Windows

@@ -10,9 +10,9 @@ import torch
 import trained
 from landscape import slices
 from landscape.models import load_model
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from landscape.weights import Weights, random_direction
 
 MODELS = ("gpt_neox", "llama", "mini-pythia")

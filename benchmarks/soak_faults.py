@@ -23,8 +23,8 @@ from typing import Any
 
 import soak_jobs
 from landscape.errors import LandscapeError
-from landscape.files import turn
 from landscape.reporting import Silent
+from landscape.storage.files import turn
 from soak_kills import BROKEN, PATIENCE, REFUSED, Tally, Undisturbed, begin, chain, compare, finish, last_line, quietly
 
 CLONE_NEWNS = 0x00020000

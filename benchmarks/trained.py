@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from landscape.models import load_tokenizer
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader, Windows
 

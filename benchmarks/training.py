@@ -5,8 +5,8 @@
 
 The plain loop is what one writes by hand (after nanoGPT): batches drawn from a memory-mapped file, AdamW with the same
 fused kernel, clipping, the rate set at every step; no log, no norms, no state; and it too finds the memory that it
-freed (`landscape.heap`, for the whole process: alone it would be slower). The floor is the arithmetic, 6 FLOPs per
-parameter and token and 12·layers·width·context for attention, at the rate of a large matrix product in the same
+freed (`landscape.machine.heap`, for the whole process: alone it would be slower). The floor is the arithmetic, 6 FLOPs
+per parameter and token and 12·layers·width·context for attention, at the rate of a large matrix product in the same
 precision, measured here: what share of it is reached is MFU against this device's own peak.
 """
 
@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from landscape.training.ranks import Ranks
 
-from landscape import heap
+from landscape.machine import heap
 from landscape.models import load_tokenizer
+from landscape.models.references import resolve
 from landscape.pretraining import build_model, find
-from landscape.references import resolve
 from landscape.training import loop, optimizers
 from landscape.training.data import Order
 from landscape.training.recipe import Recipe

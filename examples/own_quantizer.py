@@ -18,7 +18,7 @@ from torch import Tensor
 
 import landscape as ls
 from landscape import curvature, quantize
-from landscape.evaluate import compare, window_losses
+from landscape.losses import compare, window_losses
 from landscape.objective import batches
 from landscape.texts import documents
 from landscape.tokens import WindowReader

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from landscape.evaluation import Evaluated, evaluate_model
     from landscape.evaluation import read as read_evaluation
     from landscape.models import load_model, load_tokenizer
+    from landscape.models.checkpoint import Checkpoint
+    from landscape.models.references import resolve
     from landscape.objective import Objective, TokenCrossEntropy, mean
     from landscape.pretraining import Trained, train_model
     from landscape.quantizing import Quantized, quantize_model
-    from landscape.references import Checkpoint, resolve
     from landscape.sharpness import SharpnessResult, measure_sharpness
     from landscape.slices import Plane, StoredSlice, span
     from landscape.slices import read as read_slice
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AverageConfig": "config",
     "Averaged": "averaging",
-    "Checkpoint": "references",
+    "Checkpoint": "models",
     "EvaluateConfig": "config",
     "Evaluated": "evaluation",
     "LandscapeError": "errors",
@@ -83,7 +84,7 @@ _HOME = {
     "read_slice": "slices",
     "read_study": "study",
     "render_slice": "basin",
-    "resolve": "references",
+    "resolve": "models",
     "run_study": "study",
     "span": "slices",
     "train_model": "pretraining",

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from landscape import inputs, models, quantize
-from landscape.arithmetic import exactly
 from landscape.config import AllocateConfig, EvaluateConfig, SharpnessConfig
 from landscape.errors import OptionError
 from landscape.evaluation import Evaluated, evaluate_model
+from landscape.machine.arithmetic import exactly
+from landscape.models.references import resolve
 from landscape.quantize.report import LayerReport
-from landscape.references import resolve
 from landscape.reporting import Reporter, Silent
 from landscape.sharpness import measure_sharpness
 from landscape.study.predictions import SUMS

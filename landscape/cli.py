@@ -6,7 +6,6 @@ from typing import Any
 
 import typer
 
-from landscape.command import Printer, app, job, run
 from landscape.config import (
     AllocateConfig,
     AverageConfig,
@@ -22,6 +21,7 @@ from landscape.config import (
     VerifyConfig,
     ViewConfig,
 )
+from landscape.terminal.command import Printer, app, job, run
 
 
 @app.callback()
@@ -46,7 +46,7 @@ def _slice(config: SliceConfig, reporter: Any) -> Printer:
       landscape slice models/stories --quant rtn-w3-g32 --text stories.txt --packing documents --bos
     """
     from landscape.basin import render_slice
-    from landscape.terminal import print_summary
+    from landscape.terminal.slices import print_summary
 
     result = render_slice(config, reporter)
     return lambda console, notes, seconds: print_summary(console, result, notes, seconds)
@@ -71,7 +71,7 @@ def _sharpness(config: SharpnessConfig, reporter: Any) -> Printer:
       landscape sharpness runs/mine --text held-out.jsonl --quant rtn-w4-g128
     """
     from landscape.sharpness import measure_sharpness
-    from landscape.sharpness_table import print_sharpness
+    from landscape.terminal.sharpness import print_sharpness
 
     result = measure_sharpness(config, reporter)
     return lambda console, notes, seconds: print_sharpness(console, result, notes, seconds)
@@ -94,7 +94,7 @@ def _evaluate(config: EvaluateConfig, reporter: Any) -> Printer:
       landscape evaluate runs/mine@8000 --text held-out.jsonl --quant rtn-w4-g64,awq-w4-g64-asym-clip,hqq-w4-g64,nf4
     """
     from landscape.evaluation import evaluate_model
-    from landscape.evaluation_table import print_evaluations
+    from landscape.terminal.evaluation import print_evaluations
 
     result = evaluate_model(config, reporter)
     return lambda console, notes, seconds: print_evaluations(console, result, notes, seconds)
@@ -112,8 +112,8 @@ def _quantize(config: QuantizeConfig, reporter: Any) -> Printer:
     More bits where it hurts:
       landscape quantize runs/mine@8000 gptq-w3-g64+down_proj=w4+layers.0=w8 --text held-out.jsonl
     """
-    from landscape.evaluation_table import print_quantized
     from landscape.quantizing import quantize_model
+    from landscape.terminal.evaluation import print_quantized
 
     result = quantize_model(config, reporter)
     return lambda console, notes, seconds: print_quantized(console, result, notes, seconds)
@@ -133,8 +133,8 @@ def _frontier(config: FrontierConfig, reporter: Any) -> Printer:
       landscape evaluate EleutherAI/pythia-160m --quant gptq-w4-g128,gptq-w3-g128 --out sizes
       landscape frontier sizes --out figures/pythia
     """
-    from landscape.evaluation_table import print_frontier
-    from landscape.frontier import compare_sizes
+    from landscape.evaluation.frontier import compare_sizes
+    from landscape.terminal.evaluation import print_frontier
 
     result = compare_sizes(config)
     return lambda console, notes, seconds: print_frontier(console, result)
@@ -159,7 +159,7 @@ def _train(config: TrainConfig, reporter: Any) -> Printer:
           --out runs/cooled
     """
     from landscape.pretraining import train_model
-    from landscape.training_table import print_trained
+    from landscape.terminal.training import print_trained
 
     result = train_model(config, reporter)
     return lambda console, notes, seconds: print_trained(console, result, notes, seconds)
@@ -187,7 +187,7 @@ def _average(config: AverageConfig, reporter: Any) -> Printer:
           allenai/OLMo-2-0425-1B@stage2-ingredient2-step23000-tokens50B --kind soup --out soup
     """
     from landscape.averaging import average_checkpoints
-    from landscape.training_table import print_averaged
+    from landscape.terminal.training import print_averaged
 
     result = average_checkpoints(config, reporter)
     return lambda console, notes, seconds: print_averaged(console, result, notes)
@@ -209,7 +209,7 @@ def _study(config: StudyConfig, reporter: Any) -> Printer:
       landscape study 'allenai/OLMo-2-0425-1B@stage1-*:every=4' gptq-w3-g128 --average lawa-3 --engine ray
     """
     from landscape.study import run_study
-    from landscape.study_table import print_study
+    from landscape.terminal.study import print_study
 
     result = run_study(config, reporter)
     return lambda console, notes, seconds: print_study(console, result, notes, seconds)
@@ -229,7 +229,7 @@ def _allocate(config: AllocateConfig, reporter: Any) -> Printer:
       landscape allocate runs/mine rtn-w3-g64-asym --bits 3.2 --choices 2,3,4 --by length --text held-out.jsonl
     """
     from landscape.allocation import allocate_bits
-    from landscape.study_table import print_allocation
+    from landscape.terminal.study import print_allocation
 
     result = allocate_bits(config, reporter)
     return lambda console, notes, seconds: print_allocation(console, result, notes, seconds)
@@ -251,7 +251,7 @@ def _correlate(config: CorrelateConfig, reporter: Any) -> Printer:
       landscape correlate figures/study --ends --x trace,predicted --given ''
     """
     from landscape.correlations import correlate_tables
-    from landscape.study_table import print_correlations
+    from landscape.terminal.study import print_correlations
 
     result = correlate_tables(config)
     return lambda console, notes, seconds: print_correlations(console, result, not config.linear)
@@ -273,7 +273,7 @@ def _view(config: ViewConfig, reporter: Any) -> Printer:
     Watch a slice while it is evaluated:
       landscape view figures/slices --serve 8000 --open
     """
-    from landscape.serving import begin
+    from landscape.terminal.view import begin
 
     finish = begin(config, reporter)
     return lambda console, notes, seconds: finish(console)
@@ -292,8 +292,8 @@ def _plan(config: PlanConfig, reporter: Any) -> Printer:
     A larger one on eight GPUs of 80 GB, each of which does 50·10¹² operations a second in float32:
       landscape plan sharpness allenai/OLMo-2-0325-32B --ranks 32 --shard --memory 80 --tflops 50 --batch-size 1
     """
-    from landscape.plan_table import print_plan
     from landscape.planning import plan_job
+    from landscape.terminal.plan import print_plan
 
     found, remedies = plan_job(config)
     return lambda console, notes, seconds: print_plan(console, found, remedies)
@@ -318,7 +318,7 @@ def _verify(config: VerifyConfig, reporter: Any) -> Printer:
     A study, with the files its rows were made from:
       landscape verify figures/study --model runs/mine --text held-out.jsonl --cells 2
     """
-    from landscape.verify_table import print_verdict
+    from landscape.terminal.verdict import print_verdict
     from landscape.verifying import verify_file
 
     verdict = verify_file(config, reporter)

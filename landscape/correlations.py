@@ -18,8 +18,8 @@ import numpy as np
 
 from landscape.config import CorrelateConfig
 from landscape.errors import OptionError, StudyError
-from landscape.files import write_whole
 from landscape.statistics.correlation import Coefficient, correlate
+from landscape.storage.files import write_whole
 from landscape.study import table
 from landscape.study.columns import STUDY
 

@@ -11,16 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from landscape import heap, models, packed
+from landscape import models, packed
 from landscape.config import RANDOM, SharpnessConfig, SliceConfig, TextConfig
 from landscape.errors import ModelError, OptionError, TextError
-from landscape.mapped import load_mapped, masters, stored_parameters
-from landscape.memory import available
+from landscape.machine import heap
+from landscape.machine.memory import available
+from landscape.machine.ranks import Ranks
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.mapped import load_mapped, masters, stored_parameters
+from landscape.models.references import predecessors, resolve
 from landscape.objective import TokenCrossEntropy, batches
-from landscape.ranks import Ranks
-from landscape.references import Checkpoint, predecessors, resolve
-from landscape.scratch import Scratch
 from landscape.sharded import ShardedCrossEntropy, cut_evenly, load_sharded
+from landscape.storage.scratch import Scratch
 from landscape.streaming import StreamedCrossEntropy
 from landscape.texts import display_name, documents
 from landscape.tokens import WindowReader, Windows, check_vocabulary
@@ -142,7 +144,7 @@ def load(
 ) -> Loaded:
     """The model at `checkpoint`, and the objective over the evaluation windows, computed in `dtype`.
 
-    With `streams` its blocks stay in the file (`landscape.mapped`).
+    With `streams` its blocks stay in the file (`landscape.models.mapped`).
 
     Raises:
         ModelError: it cannot be loaded, or memory does not hold it.

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from landscape.head import Part, Split, split
-from landscape.recompute import recomputing
+from landscape.decoder.head import Part, Split, split
+from landscape.decoder.recompute import recomputing
 from landscape.tokens import Windows
 
 _CHUNK = 1 << 26  # logits turned into float32 log-probabilities at a time (256 MB); without gradients, made at a time
@@ -67,7 +67,7 @@ class TokenCrossEntropy:
     tied tensors following their first name. `dtype` other than float32 runs the forward pass under autocast over the
     float32 masters; log-probabilities are float32 (float64 for a float64 model) and their sum float64. `recomputes`
     drops the activations inside every decoder block and computes them again in a backward pass. Where gradients are off
-    and a batch has more than 2²⁶ logits, they are made and reduced part by part (`landscape.head`).
+    and a batch has more than 2²⁶ logits, they are made and reduced part by part (`landscape.decoder.head`).
     """
 
     model: nn.Module

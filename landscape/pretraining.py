@@ -13,15 +13,16 @@ import filelock
 import torch
 
 from landscape import models
-from landscape.arithmetic import exactly
 from landscape.config import TrainConfig
-from landscape.environment import attention_of, environment
 from landscape.errors import LandscapeError, OptionError, StoreError, TrainingError
-from landscape.files import disk_errors, lock
-from landscape.ranks import Ranks, ranks
-from landscape.references import Checkpoint, resolve, step_of
+from landscape.machine.arithmetic import exactly
+from landscape.machine.environment import attention_of, environment
+from landscape.machine.ranks import Ranks, ranks
+from landscape.models.checkpoint import Checkpoint, step_of
+from landscape.models.references import resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of
+from landscape.storage.files import disk_errors, lock
 from landscape.texts import display_name, documents, identity
 from landscape.training import data, loop, optimizers, state
 from landscape.training import recipe as recipes

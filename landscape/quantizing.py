@@ -1,4 +1,4 @@
-"""The fourth job: a model and a quantizer in; Θ̂ as a dense checkpoint and the report out.
+"""The job: a model and a quantizer in; Θ̂ as a dense checkpoint and the report out.
 
 What is kept is an ordinary float32 checkpoint whose weights lie on the quantizer's grid: transformers loads it, and so
 does every other job here, as a model or as another point of a plane.
@@ -15,15 +15,15 @@ from pathlib import Path
 import torch
 
 from landscape import inputs, models, quantize
-from landscape.arithmetic import exactly
 from landscape.config import QuantizeConfig
-from landscape.digests import write_sums
-from landscape.environment import attention_of, environment
 from landscape.errors import OptionError
 from landscape.evaluation import quantized, stored_report
-from landscape.files import disk_errors, lock
-from landscape.references import resolve
+from landscape.machine.arithmetic import exactly
+from landscape.machine.environment import attention_of, environment
+from landscape.models.references import resolve
 from landscape.reporting import Reporter, Silent, versions
+from landscape.storage.digests import write_sums
+from landscape.storage.files import disk_errors, lock
 
 REPORT = "report.json"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from landscape.errors import OptionError
-from landscape.references import Checkpoint
+from landscape.models.checkpoint import Checkpoint
 from landscape.reporting import versions
 
 

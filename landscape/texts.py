@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from landscape.errors import MissingExtraError, TextError
-from landscape.files import on_disk
+from landscape.storage.files import on_disk
 
 TEXT_SUFFIXES = (".txt", ".md", ".text")
 JSON_SUFFIXES = (".jsonl", ".ndjson")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from analyses.tables import Table, load
+from analyses.read.tables import Table, load
 from landscape.study import table
 
 GPTQ4, GPTQ3 = "gptq-w4-g64", "gptq-w3-g64"

@@ -11,7 +11,12 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-PRELOADED = ("landscape.basin", "landscape.sharpness.job", "landscape.evaluation", "transformers.models.gpt_neox")
+PRELOADED = (
+    "landscape.basin.job",
+    "landscape.sharpness.job",
+    "landscape.evaluation.job",
+    "transformers.models.gpt_neox",
+)
 
 
 def together(function: Callable[..., None], size: int, *arguments: object) -> list[BaseProcess]:

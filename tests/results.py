@@ -11,12 +11,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from landscape import hdf5
 from landscape.basin import render_slice
 from landscape.config import EvaluateConfig, SharpnessConfig, SliceConfig
-from landscape.digests import with_digest
 from landscape.evaluation import evaluate_model
 from landscape.sharpness import measure_sharpness
+from landscape.storage import hdf5
+from landscape.storage.digests import with_digest
 from studies import study
 
 TEXT = {"seq_len": 32, "tokens": 320, "batch_size": 4}

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from conftest import VOCABULARY, build
-from landscape.mapped import load_mapped, masters
 from landscape.models import load_model
+from landscape.models.mapped import load_mapped, masters
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches
-from landscape.references import resolve
-from landscape.scratch import Scratch
+from landscape.storage.scratch import Scratch
 from landscape.streaming import StreamedCrossEntropy
 from landscape.tokens import Windows
 from landscape.weights import Weights

@@ -8,23 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
-from analyses import (
-    averaging,
-    figures,
-    in_the_wild,
-    other_quantizers,
-    peak_rate,
-    schedules,
-    weight_decay,
-    windows,
-)
+from analyses import averaging, figures, in_the_wild, other_quantizers, peak_rate, schedules, weight_decay
 from analyses import budgets as budgets_question
-from analyses.drawing import Figure, Panel, Series
-from analyses.interactive import draw as draw_page
-from analyses.known import Known, mean
+from analyses.drawn.figure import Figure, Panel, Series
+from analyses.drawn.interactive import draw as draw_page
 from analyses.lab.claims import FAILS, HOLDS, OPEN, Verdict
 from analyses.question import Answer, Missing
-from analyses.tables import pooled
+from analyses.read import windows
+from analyses.read.known import Known, mean
+from analyses.read.tables import pooled
 from made_studies import (
     GPTQ3,
     GPTQ4,

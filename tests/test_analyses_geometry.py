@@ -8,15 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyses import (
-    basin,
-    forks,
-    int4_collapse,
-    loss_and_accuracy,
-    prediction,
-    scaling_laws,
-    sharpness_over_training,
-)
+from analyses import basin, forks, int4_collapse, loss_and_accuracy, prediction, scaling_laws, sharpness_over_training
 from analyses.figures import draw_all
 from analyses.lab.claims import FAILS, HOLDS, OPEN
 from analyses.prediction import score
@@ -231,8 +223,8 @@ def test_basin(tmp_path, curvatures, lengths, wider, longer):
 
 def draw_and_look(folder: Path, answer: Answer) -> None:
     """Panels of fields share axes and one scale of colours."""
-    from analyses.interactive import draw as draw_page
-    from analyses.printed import draw as draw_paper
+    from analyses.drawn.interactive import draw as draw_page
+    from analyses.drawn.printed import draw as draw_paper
 
     (figure,) = answer.figures
     axes = draw_paper(figure).axes

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from analyses import (
-    figures,
-    in_the_wild,
-    peak_rate,
-)
-from analyses.drawing import Figure, Panel, Series
-from analyses.interactive import draw as draw_page
-from analyses.page import SCRIPT
-from analyses.page import write as write_page
-from analyses.printed import draw as draw_paper
-from analyses.printed import write as write_paper
+from analyses import figures, in_the_wild, peak_rate
+from analyses.drawn.figure import Figure, Panel, Series
+from analyses.drawn.interactive import draw as draw_page
+from analyses.drawn.page import SCRIPT
+from analyses.drawn.page import write as write_page
+from analyses.drawn.printed import draw as draw_paper
+from analyses.drawn.printed import write as write_paper
 from analyses.question import said
-from analyses.tables import load
+from analyses.read.tables import load
 from made_studies import (
     averages,
     budgets,

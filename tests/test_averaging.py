@@ -17,7 +17,7 @@ from conftest import VOCABULARY, build
 from landscape.averaging.folders import RECIPE
 from landscape.errors import ModelError
 from landscape.models import load_model, load_tokenizer
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.training.averaging import RunningMean, ema_coefficients, ema_members, lawa_members, weighted_mean
 from landscape.weights import Weights
 

@@ -12,9 +12,9 @@ from averages import TIED, Notes, assert_mean, at, average, refusal, stored
 from conftest import build
 from landscape.averaging import reader
 from landscape.averaging.folders import RECIPE
-from landscape.files import lock
 from landscape.models import load_model
-from landscape.references import resolve
+from landscape.models.references import resolve
+from landscape.storage.files import lock
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hub import commit
 from landscape.averaging import job, reader
 from landscape.averaging.folders import RECIPE
 from landscape.models import load_model
-from landscape.references import predecessors, resolve
+from landscape.models.references import predecessors, resolve
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import torch
 
 import landscape as ls
 from conftest import build, prose
-from landscape import hdf5
 from landscape.errors import ModelError, SliceError, StoreError
 from landscape.models import load_model
 from landscape.quantize import parse, quantize
 from landscape.slices.opened import FILLED
+from landscape.storage import hdf5
 from landscape.tokens import WindowReader
 from landscape.weights import Weights
 from test_slices import content, start

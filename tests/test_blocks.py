@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from conftest import ARCHITECTURES, VOCABULARY, build
-from landscape.blocks import Walk, decoder_blocks
+from landscape.decoder.blocks import Walk, decoder_blocks
 from landscape.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures("process")

@@ -20,12 +20,12 @@ import pytest
 import torch
 
 from conftest import build, make_tokenizer
-from landscape import eigenvectors, slices
+from landscape import slices
 from landscape.config import PLANES, SliceConfig
-from landscape.curvature import ParameterSpace
-from landscape.files import lock
+from landscape.curvature import ParameterSpace, eigenvectors
 from landscape.models import load_model
-from landscape.references import resolve
+from landscape.models.references import resolve
+from landscape.storage.files import lock
 from landscape.weights import Weights
 from test_slices import NAMED, plane
 

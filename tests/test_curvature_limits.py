@@ -13,7 +13,7 @@ import oracles
 from landscape.curvature import DifferenceHessian, GaussNewton, Hessian
 from landscape.curvature.memory import sized
 from landscape.errors import CurvatureError
-from landscape.memory import available
+from landscape.machine.memory import available
 from landscape.objective import Batch
 from landscape.weights import Weights
 from operators import DIFFERENCES, EVERY, KINDS, operator

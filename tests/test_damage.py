@@ -16,10 +16,10 @@ import pytest
 from checkpoints import save
 from landscape import slices
 from landscape.curvature import store
-from landscape.digests import SUMS, broken, check_digest, read_sums, with_digest, write_sums
 from landscape.errors import ModelError, StoreError
-from landscape.files import lock
-from landscape.references import resolve
+from landscape.models.references import resolve
+from landscape.storage.digests import SUMS, broken, check_digest, read_sums, with_digest, write_sums
+from landscape.storage.files import lock
 from landscape.study import table
 from landscape.training.run import FACTS, LOG, Run
 from test_slices import layout, plane
@@ -167,7 +167,7 @@ def test_a_disk_that_cannot_be_written_is_one_line(tmp_path: Path):
     script = f"""
 from pathlib import Path
 from landscape.errors import StoreError
-from landscape.files import lock
+from landscape.storage.files import lock
 try:
     with lock(Path({str(tmp_path)!r}) / "s.h5"): pass
 except StoreError as error:

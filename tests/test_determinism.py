@@ -20,7 +20,6 @@ import pytest
 import torch
 
 import results
-from landscape.arithmetic import arithmetic, exactly
 from landscape.averaging import average_checkpoints
 from landscape.config import (
     AverageConfig,
@@ -31,8 +30,9 @@ from landscape.config import (
     StudyConfig,
     TrainConfig,
 )
-from landscape.environment import environment
 from landscape.errors import OptionError
+from landscape.machine.arithmetic import arithmetic, exactly
+from landscape.machine.environment import environment
 from landscape.quantizing import quantize_model
 from landscape.study import plan
 from landscape.trajectories import points

@@ -12,12 +12,12 @@ import torch
 from landscape import evaluation
 from landscape.config import EvaluateConfig, QuantizeConfig
 from landscape.errors import StoreError
-from landscape.evaluate import compare, window_losses
+from landscape.losses import compare, window_losses
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
 from landscape.quantizing import quantize_model
-from landscape.references import resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader
 from landscape.weights import Weights

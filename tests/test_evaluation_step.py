@@ -17,11 +17,11 @@ from landscape import evaluation, inputs
 from landscape.config import EvaluateConfig
 from landscape.errors import ModelError, OptionError
 from landscape.evaluation import evaluate_model
-from landscape.evaluation_table import print_evaluations
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
+from landscape.terminal.evaluation import print_evaluations
 from landscape.texts import documents
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights

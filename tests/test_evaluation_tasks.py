@@ -8,8 +8,8 @@ import pytest
 
 from landscape import evaluation, tasks
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from questions import TEST, TRAIN, write_task
 
 

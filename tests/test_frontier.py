@@ -12,9 +12,9 @@ import pytest
 from conftest import build
 from landscape import evaluation
 from landscape.config import EvaluateConfig
-from landscape.digests import with_digest
 from landscape.errors import OptionError, StoreError
-from landscape.frontier import BITS, NATS, draw, frontier
+from landscape.evaluation.frontier import BITS, NATS, draw, frontier
+from landscape.storage.digests import with_digest
 
 
 @pytest.fixture(scope="module")

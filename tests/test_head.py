@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from landscape.head import split
+from landscape.decoder.head import split
 from landscape.objective import Batch, TokenCrossEntropy
 from landscape.weights import Weights
 

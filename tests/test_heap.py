@@ -8,7 +8,7 @@ import pytest
 
 STEPS = """
 import ctypes, resource, sys
-from landscape import heap
+from landscape.machine import heap
 if sys.argv[1] == "held":
     assert heap.hold()
 libc, size = ctypes.CDLL(None), 30 << 20

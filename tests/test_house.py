@@ -12,138 +12,62 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "landscape"
 
 # Who may know whom: a room may import itself, the rooms named here, and the ground floor.
-GROUND = {
-    "arithmetic",
-    "digests",
-    "environment",
-    "errors",
-    "files",
-    "hdf5",
-    "lazily",
-    "weights",
-    "tokens",
-    "memory",
-    "heap",
-    "ranks",
-    "scratch",
-}
+GROUND = {"errors", "lazily", "machine", "storage", "tokens", "weights"}
 ALLOWED = {
-    "arithmetic": set(),
-    "environment": set(),
-    "digests": set(),
-    "hdf5": {"hdf5_bytes"},
-    "hdf5_bytes": set(),
-    "shards": set(),
-    "claims": {"references"},
     "errors": set(),
-    "files": set(),
     "lazily": set(),
-    "weights": set(),
-    "recompute": set(),
-    "head": set(),
-    "interrupts": set(),
-    "memory": set(),
-    "heap": set(),
-    "scratch": set(),
-    "ranks": set(),
-    "blocks": {"head"},
+    "machine": set(),
+    "storage": set(),
     "tokens": set(),
+    "weights": set(),
     "config": set(),
-    "references": {"shards"},
-    "texts": set(),
-    "objective": {"head", "recompute"},
-    "evaluate": {"objective"},
-    "models": {"claims", "references"},
-    "mapped": {"blocks", "models", "references", "shards"},
-    "streaming": {"blocks", "curvature", "evaluate", "mapped", "objective", "quantize", "slices"},
-    "packed": {"models", "references", "shards"},
-    "tasks": {"evaluate"},
-    "quantize": {"blocks"},
-    "slices": set(),
-    "curvature": {"objective"},
-    "training": set(),
-    "statistics": set(),
-    "viewer": {"curvature", "slices"},
-    "sharded": {"blocks", "curvature", "mapped", "objective", "references"},
-    "inputs": {"mapped", "packed", "models", "references", "sharded", "streaming", "texts", "objective", "config"},
     "reporting": set(),
-    "results": {"references", "reporting"},
-    "eigenvectors": {"curvature"},
-    "planes": {"config", "curvature", "eigenvectors", "inputs", "packed", "quantize", "references", "slices"},
-    "basin": {
-        "packed",
-        "planes",
-        "planning",
-        "reporting",
-        "results",
-        "inputs",
-        "models",
-        "references",
-        "texts",
-        "objective",
-        "config",
-        "quantize",
-        "slices",
-        "streaming",
-        "viewer",
-    },
-    "sharpness": {"reporting", "results", "inputs", "models", "references", "texts", "objective", "config", "quantize"}
-    | {"curvature", "eigenvectors", "evaluate", "planning", "sharded", "streaming", "viewer"},
-    "evaluation_tasks": {"config", "inputs", "reporting", "tasks"},
-    "evaluation_step": {"config", "curvature", "evaluate", "inputs", "models", "objective", "packed", "references"}
-    | {"reporting"},
-    "evaluation": {
-        "config",
-        "evaluate",
-        "evaluation_step",
-        "evaluation_tasks",
-        "inputs",
-        "models",
-        "packed",
-        "quantize",
-    }
-    | {"mapped", "planning", "references", "reporting", "results", "streaming", "texts"},
-    "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting"},
-    "pretraining": {"config", "models", "references", "reporting", "results", "texts", "training"},
-    "averaging": {"config", "models", "references", "reporting", "training"},
-    "trajectories": {"references", "training"},
-    "training_table": {"averaging", "pretraining", "terminal"},
-    "study": {"averaging", "config", "curvature", "evaluation", "mapped", "quantize", "references", "reporting"}
-    | {"sharpness", "texts", "training", "trajectories"},
+    "texts": set(),
+    "decoder": set(),
+    "models": {"decoder"},
+    "objective": {"decoder"},
+    "losses": {"objective"},
+    # siblings
+    "curvature": {"objective"},
+    "packed": {"models"},
+    "quantize": {"decoder"},
+    "slices": set(),
+    "statistics": set(),
+    "tasks": {"losses"},
+    "training": set(),
+    # what jobs share
+    "viewer": {"curvature", "slices"},
+    "streaming": {"curvature", "decoder", "losses", "models", "objective", "quantize", "slices"},
+    "sharded": {"curvature", "decoder", "models", "objective"},
+    "trajectories": {"models", "training"},
+    "results": {"models", "reporting"},
+    "inputs": {"config", "models", "objective", "packed", "sharded", "streaming", "texts"},
+    "planning": {"config", "decoder", "inputs", "models", "objective", "reporting"},
+    # jobs
+    "basin": {"config", "curvature", "inputs", "models", "objective", "packed", "planning", "quantize", "reporting"}
+    | {"results", "slices", "streaming", "texts", "viewer"},
+    "sharpness": {"config", "curvature", "inputs", "losses", "models", "objective", "planning", "quantize", "reporting"}
+    | {"results", "sharded", "streaming", "texts", "viewer"},
+    "evaluation": {"config", "curvature", "inputs", "losses", "models", "objective", "packed", "planning", "quantize"}
+    | {"reporting", "results", "streaming", "tasks", "texts", "viewer"},
+    "quantizing": {"config", "evaluation", "inputs", "models", "quantize", "reporting"},
+    "pretraining": {"config", "models", "reporting", "results", "texts", "training"},
+    "averaging": {"config", "models", "reporting", "training"},
+    "study": {"averaging", "config", "curvature", "evaluation", "models", "quantize", "reporting", "sharpness", "texts"}
+    | {"training", "trajectories"},
+    "allocation": {"config", "evaluation", "inputs", "models", "quantize", "reporting", "sharpness", "study"},
     "correlations": {"config", "statistics", "study"},
-    "allocation": {"config", "evaluation", "inputs", "models", "quantize", "references", "reporting", "sharpness"}
-    | {"study"},
-    "study_table": {"allocation", "correlations", "evaluation_table", "study", "terminal"},
-    "__main__": {"cli"},
-    "terminal": {"basin", "slices", "viewer"},
-    "frontier": {"config", "evaluation", "viewer"},
-    "evaluation_table": {"evaluation", "frontier", "quantizing", "terminal"},
-    "sharpness_table": {"sharpness", "terminal"},
+    "verifying": {"basin", "config", "curvature", "evaluation", "inputs", "losses", "models", "packed", "quantize"}
+    | {"reporting", "sharpness", "slices", "study", "trajectories"},
     "viewing": {"config", "curvature", "reporting", "slices", "study", "viewer"},
-    "serving": {"config", "interrupts", "reporting", "terminal", "viewing"},
-    "verifying": {"basin", "config", "curvature", "eigenvectors", "evaluate", "evaluation", "evaluation_step", "hdf5"}
-    | {"inputs", "models", "packed", "planes", "quantize", "references", "reporting", "sharpness", "slices", "study"}
-    | {"trajectories"},
-    "verify_table": {"verifying"},
-    "planning": {"blocks", "config", "inputs", "mapped", "models", "objective", "references", "reporting"},
-    "plan_table": {"planning"},
-    "command": {"interrupts", "terminal"},
-    "cli": {"allocation", "averaging", "correlations", "pretraining", "study", "study_table", "training_table"}
-    | {
-        "basin",
-        "command",
-        "config",
-        "evaluation",
-        "evaluation_table",
-        "frontier",
-        "plan_table",
-        "planning",
-        "quantizing",
-    }
-    | {"serving", "sharpness", "sharpness_table", "terminal", "verify_table", "verifying"},
-    "__init__": {"averaging", "pretraining"}
-    | {"basin", "config", "curvature", "evaluation", "models", "objective", "quantizing", "references"}
-    | {"sharpness", "slices", "study"},
+    # doors
+    "terminal": {"allocation", "averaging", "basin", "config", "correlations", "evaluation", "planning", "pretraining"}
+    | {"quantizing", "reporting", "sharpness", "slices", "study", "verifying", "viewer", "viewing"},
+    "cli": {"allocation", "averaging", "basin", "config", "correlations", "evaluation", "planning", "pretraining"}
+    | {"quantizing", "sharpness", "study", "terminal", "verifying"},
+    "__main__": {"cli"},
+    "__init__": {"averaging", "basin", "config", "curvature", "evaluation", "models", "objective", "pretraining"}
+    | {"quantizing", "sharpness", "slices", "study"},
 }
 
 
@@ -173,7 +97,9 @@ def test_arrows_point_down(path: Path):
 
 def test_the_viewer_needs_no_model():
     """It reads stored results; torch and transformers must not even be loaded, nor by the job that shows them."""
-    code = "import sys, landscape.serving, landscape.viewer; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys, landscape.viewing.serving, landscape.viewer; print({'torch', 'transformers'} & set(sys.modules))"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from landscape import interrupts
+from landscape.machine import interrupts
 
 
 @pytest.fixture(autouse=True)

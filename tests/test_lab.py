@@ -22,7 +22,7 @@ from analyses.lab.measured import Interval, Measured
 from analyses.lab.plan import Planned
 from analyses.lab.sizes import SIZES
 from analyses.lab.worker import INDEX, index_of
-from landscape.evaluate import WindowLosses, compare
+from landscape.losses import WindowLosses, compare
 from landscape.training.run import Run
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from conftest import ARCHITECTURES, build
 from landscape.errors import ModelError, OptionError
 from landscape.models import context_length, load_model, load_tokenizer, pick_device, vocabulary_size
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.weights import Weights
 
 

@@ -25,7 +25,7 @@ from landscape.config import (
     ViewConfig,
 )
 from landscape.evaluation import evaluate_model
-from landscape.frontier import compare_sizes
+from landscape.evaluation.frontier import compare_sizes
 from landscape.pretraining import train_model
 from landscape.sharpness import measure_sharpness
 from landscape.study import run_study

@@ -16,8 +16,8 @@ from torch.func import functional_call
 
 from conftest import ARCHITECTURES, build
 from landscape.errors import MissingExtraError, ModelError
+from landscape.models.checkpoint import Checkpoint
 from landscape.packed import FORMATS, is_packed, load_dense
-from landscape.references import Checkpoint
 from landscape.weights import Weights
 
 IDS = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(1))

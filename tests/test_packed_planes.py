@@ -13,7 +13,7 @@ from landscape import packed, viewer
 from landscape.config import EvaluateConfig
 from landscape.evaluation import evaluate_model
 from landscape.models import load_model
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.slices import StoredSlice
 from landscape.weights import Weights
 from test_basin import config

@@ -19,9 +19,9 @@ from landscape import slices, viewer
 from landscape.config import SharpnessConfig
 from landscape.errors import ModelError, OptionError, StoreError
 from landscape.models import load_model
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from landscape.sharpness import measure_sharpness
 from landscape.tokens import WindowReader
 from landscape.weights import Weights, move_to, random_direction

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from landscape import texts
 from landscape.errors import LandscapeError, ModelError, OptionError, QuantizerError, TextError
+from landscape.models.checkpoint import step_of
+from landscape.models.references import resolve
+from landscape.models.shards import is_beside
 from landscape.quantize.names import parse
-from landscape.references import resolve, step_of
-from landscape.shards import is_beside
 from landscape.slices.axes import Bounds, around, evenly, parse_bounds, parse_grid, with_zero
 from landscape.tokens import WindowReader
 from landscape.training import recipe

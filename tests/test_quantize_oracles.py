@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from landscape.evaluate import compare, window_losses
+from landscape.losses import compare, window_losses
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.quantize import half_quadratic, parse, quantize, round_to_code, vector_wise
-from landscape.references import resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader
 from landscape.weights import Weights

@@ -19,7 +19,7 @@ import landscape as ls
 from landscape.config import EvaluateConfig, SharpnessConfig
 from landscape.errors import CurvatureError, OptionError, RankError
 from landscape.evaluation import evaluate_model
-from landscape.ranks import ALONE, ranks
+from landscape.machine.ranks import ALONE, ranks
 from landscape.sharpness import measure_sharpness
 from processes import ended, together
 

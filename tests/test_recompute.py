@@ -10,9 +10,9 @@ from torch import nn
 from torch.func import functional_call
 
 from landscape.curvature import GaussNewton, Hessian
+from landscape.decoder.recompute import recomputing
 from landscape.errors import CurvatureError
 from landscape.objective import TokenCrossEntropy
-from landscape.recompute import recomputing
 from landscape.weights import Weights
 from oracles import block, close, double, objective_of, tiny, tiny_data
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import predecessors, resolve
 from landscape.pretraining import build_model, find
 from landscape.quantize import parse, quantize
-from landscape.references import predecessors, resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader
 from landscape.training.data import train_tokenizer

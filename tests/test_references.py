@@ -9,7 +9,8 @@ import pytest
 
 from checkpoints import save, save_shards
 from landscape.errors import ModelError
-from landscape.references import Checkpoint, predecessors, resolve, step_of
+from landscape.models.checkpoint import Checkpoint, step_of
+from landscape.models.references import predecessors, resolve
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hub import Hub, commit, run, serve
 SNIPPET = """
 import os, time
 from landscape.errors import ModelError
-from landscape.references import predecessors, resolve
+from landscape.models.references import predecessors, resolve
 
 def outcome(reference, near=None, **options):
     start = time.monotonic()
@@ -250,7 +250,7 @@ def test_hub_that_accepts_and_never_answers(tmp_path: Path, cached: bool) -> Non
     if cached:
         cache_by_hand(tmp_path, "org/run", {name: save(tmp_path / name) for name in ("main", "step10")})
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        limit = "import landscape.references\nlandscape.references._PATIENCE = 0.3"
+        limit = "import landscape.models.hub\nlandscape.models.hub._PATIENCE = 0.3"
         address = f"http://127.0.0.1:{mute.getsockname()[1]}"
         found = run(f"{SNIPPET}\n{limit}\nreport(outcome('org/run'))", address, tmp_path)
 
@@ -267,7 +267,7 @@ def test_hub_models_load(tmp_path: Path) -> None:
 import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from landscape.models import load_model
-from landscape.references import resolve
+from landscape.models.references import resolve
 
 torch.manual_seed(0)
 sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -18,9 +18,9 @@ import xarray
 
 from landscape import slices
 from landscape.errors import StoreError
-from landscape.files import lock
 from landscape.slices import store
 from landscape.slices.surface import on_grid
+from landscape.storage.files import lock
 from landscape.weights import Weights
 from test_slices import NAMED, content, kill_at, lines, start
 

@@ -17,10 +17,10 @@ from landscape import cli
 from landscape.config import SharpnessConfig
 from landscape.curvature import store
 from landscape.errors import StoreError
-from landscape.mapped import stored_parameters
 from landscape.models import load_tokenizer
+from landscape.models.mapped import stored_parameters
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches
-from landscape.references import resolve
 from landscape.sharpness import measure_sharpness
 from landscape.texts import documents
 from landscape.tokens import WindowReader

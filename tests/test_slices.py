@@ -25,7 +25,7 @@ import xarray
 
 from landscape import slices
 from landscape.errors import StoreError
-from landscape.files import lock
+from landscape.storage.files import lock
 from landscape.weights import Weights
 
 NAMED = {
@@ -367,7 +367,7 @@ def test_a_really_full_disk(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["directory", "file/s.h5", "file/within/s.h5", 260 * "s"])
 def test_places_that_cannot_be_written(name: str, tmp_path: Path):
-    from landscape.files import write_whole
+    from landscape.storage.files import write_whole
 
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_text("old")
@@ -380,7 +380,7 @@ def test_places_that_cannot_be_written(name: str, tmp_path: Path):
 
 
 def test_disk_errors_pass_on_what_they_do_not_know(tmp_path: Path):
-    from landscape.files import disk_errors
+    from landscape.storage.files import disk_errors
 
     with pytest.raises(StoreError, match="cannot be written"), disk_errors(tmp_path):
         raise OSError(errno.EROFS, "Read-only file system")

@@ -26,9 +26,10 @@ from landscape.curvature import store
 from landscape.curvature.ledger import Ledger
 from landscape.errors import LandscapeError, ModelError, OptionError, StoreError
 from landscape.evaluation import read as read_evaluation
-from landscape.mapped import stored_parameters
 from landscape.models import context_length, load_model
-from landscape.references import Checkpoint, resolve
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.mapped import stored_parameters
+from landscape.models.references import resolve
 from landscape.study import table, work
 from landscape.training import recipe
 from landscape.training.run import Run

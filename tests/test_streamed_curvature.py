@@ -198,13 +198,14 @@ def test_what_needs_the_whole_model():
 
 LARGE = """
 from pathlib import Path
-from landscape import curvature, heap
+from landscape import curvature
+from landscape.machine import heap
 from landscape.curvature import vectors
-from landscape.mapped import load_mapped, masters
+from landscape.models.mapped import load_mapped, masters
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches
-from landscape.references import resolve
-from landscape.scratch import Scratch
+from landscape.models.references import resolve
+from landscape.storage.scratch import Scratch
 from landscape.streaming import StreamedCrossEntropy, StreamedHessian, StreamedProbes
 from landscape.tokens import Windows
 from landscape.weights import Weights

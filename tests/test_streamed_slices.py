@@ -14,8 +14,8 @@ from landscape import basin
 from landscape.config import SliceConfig
 from landscape.errors import ModelError, OptionError, StoreError
 from landscape.objective import mean
-from landscape.scratch import Scratch
 from landscape.slices import Losses, Plane, span
+from landscape.storage.scratch import Scratch
 from landscape.streaming import losses_on_places
 from landscape.weights import Weights, place, random_direction
 from streamed import Both, both, in_little_memory, save_wide
@@ -125,7 +125,7 @@ def test_scratch_space_that_is_not_there(tmp_path: Path):
         f"""
 from pathlib import Path
 from landscape.errors import StoreError
-from landscape.scratch import Scratch
+from landscape.storage.scratch import Scratch
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 kept = Scratch(Path({str(tmp_path)!r})).new(200)
 try:
@@ -179,12 +179,12 @@ def test_what_needs_the_whole_model(job, tmp_path: Path, monkeypatch):
 
 LARGE = """
 from pathlib import Path
-from landscape import heap
-from landscape.mapped import load_mapped, masters
+from landscape.machine import heap
+from landscape.models.mapped import load_mapped, masters
 from landscape.models import load_model
 from landscape.objective import TokenCrossEntropy, batches, mean
-from landscape.references import resolve
-from landscape.scratch import Scratch
+from landscape.models.references import resolve
+from landscape.storage.scratch import Scratch
 from landscape.slices import Losses, span
 from landscape.streaming import StreamedCrossEntropy, losses_on_places
 from landscape.tokens import Windows

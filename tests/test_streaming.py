@@ -18,13 +18,13 @@ from conftest import ARCHITECTURES, build, prose
 from landscape import evaluation
 from landscape.config import EvaluateConfig
 from landscape.errors import LandscapeError, ModelError, QuantizerError
-from landscape.evaluate import window_losses
-from landscape.mapped import brought_in, load_mapped, stored_parameters
-from landscape.memory import available
+from landscape.losses import window_losses
+from landscape.machine.memory import available
 from landscape.models import load_model
+from landscape.models.mapped import brought_in, load_mapped, stored_parameters
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from landscape.streaming import streamed_losses
 from landscape.tokens import WindowReader, Windows
 from landscape.weights import Weights
@@ -112,10 +112,10 @@ def test_memory_stays_below_that_of_the_model(tmp_path: Path):
     folder = saved(tmp_path / "model", "llama-tied-gqa", torch.bfloat16, **wide)
     program = f"""
 import re, torch
-from landscape.mapped import load_mapped
+from landscape.models.mapped import load_mapped
 from landscape.objective import TokenCrossEntropy, batches
 from landscape.quantize import parse
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.streaming import streamed_losses
 from landscape.tokens import Windows
 
@@ -257,7 +257,7 @@ def test_the_whole_model_is_asked_for_only_where_it_can_be(run: Path, text_file:
 
 def test_free_memory_is_that_of_the_tightest_group(tmp_path: Path, monkeypatch):
     """Groups of both versions as the kernel shows them, nested; what caches files is given up under pressure."""
-    import landscape.memory as memory
+    import landscape.machine.memory as memory
 
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)

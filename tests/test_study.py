@@ -22,8 +22,8 @@ from landscape.curvature.store import read as read_sharpness
 from landscape.errors import OptionError, StoreError, StudyError
 from landscape.evaluation import read as read_evaluation
 from landscape.models import load_model
+from landscape.models.references import resolve
 from landscape.quantize.rtn import round_to_nearest
-from landscape.references import resolve
 from landscape.study import read
 from landscape.study.columns import LAYERS, STUDY, TENSORS
 from landscape.study.predictions import predict

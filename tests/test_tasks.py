@@ -18,8 +18,8 @@ from conftest import build
 from landscape import tasks
 from landscape.errors import OptionError
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from landscape.tasks import accuracy_drop, holding, loading
 from landscape.weights import Weights
 from questions import AS_PUBLISHED, FILES, TEST, TRAIN, Row, by_hand, rows, write_task

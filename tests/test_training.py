@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from landscape.config import TrainConfig
 from landscape.errors import LandscapeError, StoreError, TrainingError
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.pretraining import train_model
-from landscape.references import resolve
 from landscape.training import recipe as recipes
 from landscape.training.data import Order, open_tokens
 from landscape.training.run import Run

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from conftest import prose
-from landscape.digests import with_digest
 from landscape.errors import StoreError, TextError
+from landscape.storage.digests import with_digest
 from landscape.training.data import END, FACTS, IDS, Order, open_tokens, train_tokenizer, write_tokens
 
 DOCUMENTS = ["the cat sat", "", "a dog", "rain over ünïcode hills\n", " far away"]

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoints import save
 from landscape.errors import ModelError
-from landscape.references import resolve
+from landscape.models.references import resolve
 from landscape.trajectories import Point, points
 
 

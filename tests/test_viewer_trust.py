@@ -13,7 +13,7 @@ from rich.console import Console
 
 from landscape.basin import SliceResult
 from landscape.slices.stored import StoredSlice
-from landscape.terminal import print_summary
+from landscape.terminal.slices import print_summary
 from landscape.viewer import describe
 from landscape.viewer.described.evaluations import node_places
 from landscape.viewer.described.findings import BEYOND, findings

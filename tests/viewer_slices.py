@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from landscape import slices
-from landscape.files import lock
 from landscape.slices.stored import StoredSlice, read
+from landscape.storage.files import lock
 from landscape.weights import Weights
 
 THETA, PREVIOUS, HAT = "Θ_K", "Θ_{K−1}", "Θ̂_K"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from landscape.files import write_whole
+from landscape.storage.files import write_whole
 from landscape.texts import documents
 
 NAME = "continuation"

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analyses.lab import experiments as lab
 from analyses.lab.measured import Interval, Measured
 from analyses.lab.plan import Lawa, Planned
-from landscape.files import write_whole
+from landscape.storage.files import write_whole
 from landscape.viewer.printed.write import STYLE
 
 _RATES = ("#440154", "#31688e", "#35b779", "#d8a000")  # viridis, its last one darkened to stand on white

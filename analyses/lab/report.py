@@ -16,7 +16,7 @@ from analyses.lab.differences import verdicts
 from analyses.lab.measured import Interval, Measured
 from analyses.lab.plan import Plan
 from analyses.lab.sizes import Size
-from landscape.files import write_whole
+from landscape.storage.files import write_whole
 from landscape.training.run import Run
 
 

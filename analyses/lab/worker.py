@@ -20,8 +20,8 @@ from landscape.averaging import average_checkpoints
 from landscape.config import AverageConfig, TrainConfig
 from landscape.errors import LandscapeError
 from landscape.evaluation import evaluate_model
-from landscape.files import write_whole
 from landscape.pretraining import train_model
+from landscape.storage.files import write_whole
 from landscape.training.recipe import to_dict
 
 INDEX = "measured"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from landscape.models import load_model, load_tokenizer
+from landscape.models.references import resolve
 from landscape.objective import TokenCrossEntropy, batches, mean
 from landscape.quantize import parse, quantize
-from landscape.references import resolve
 from landscape.texts import documents
 from landscape.tokens import WindowReader
 from landscape.weights import Weights

@@ -19,7 +19,7 @@ def landscape(arguments: list[str]) -> int:
     import typer
 
     from landscape import cli
-    from landscape.command import app
+    from landscape.terminal.command import app
 
     assert cli.main
     name, *rest = arguments

@@ -11,8 +11,8 @@ from typing import Any
 
 from landscape.config import AverageConfig
 from landscape.errors import StoreError
-from landscape.files import disk_errors
-from landscape.references import Checkpoint, step_of
+from landscape.models.checkpoint import Checkpoint, step_of
+from landscape.storage.files import disk_errors
 
 RECIPE = "average.json"
 _SETTINGS = ("kind", "window", "every", "decay")

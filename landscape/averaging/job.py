@@ -24,13 +24,14 @@ from torch import nn
 from landscape.averaging.folders import RECIPE, Planned, kept_averages, sizes
 from landscape.averaging.reader import Reader
 from landscape.config import AverageConfig
-from landscape.digests import write_sums
-from landscape.environment import environment
 from landscape.errors import ModelError
-from landscape.files import disk_errors, lock
+from landscape.machine.environment import environment
 from landscape.models import load_tokenizer
-from landscape.references import Checkpoint, predecessors, resolve, step_of
+from landscape.models.checkpoint import Checkpoint, step_of
+from landscape.models.references import predecessors, resolve
 from landscape.reporting import Reporter, Silent, versions
+from landscape.storage.digests import write_sums
+from landscape.storage.files import disk_errors, lock
 from landscape.training.averaging import RunningMean, ema_coefficients, ema_members, lawa_members, weighted_mean
 from landscape.weights import Weights
 

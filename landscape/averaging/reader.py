@@ -10,9 +10,9 @@ from torch import nn
 from landscape.averaging.folders import Planned
 from landscape.config import AverageConfig
 from landscape.errors import ModelError
-from landscape.memory import available
+from landscape.machine.memory import available
 from landscape.models import load_model
-from landscape.references import Checkpoint
+from landscape.models.checkpoint import Checkpoint
 from landscape.reporting import Reporter
 from landscape.weights import Weights, check_same_space
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
+from landscape.machine.ranks import ALONE, Ranks
 from landscape.objective import Objective
-from landscape.ranks import ALONE, Ranks
 
 
 def diagonal_from_state(state: Mapping[str, Any], names: Sequence[str], space: ParameterSpace) -> Tensor:

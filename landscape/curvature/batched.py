@@ -24,7 +24,7 @@ from landscape.curvature.memory import sized
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
-from landscape.memory import available
+from landscape.machine.memory import available
 from landscape.objective import Objective
 
 Pull = Callable[[Sequence[Tensor]], Sequence[Tensor]]

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from landscape.curvature.lanczos import Krylov
-from landscape.files import disk_errors, reading, writing_whole
-from landscape.ranks import ALONE, Ranks
+from landscape.machine.ranks import ALONE, Ranks
+from landscape.storage.files import disk_errors, reading, writing_whole
 
 _AT_ONCE = 1 << 20  # elements
 

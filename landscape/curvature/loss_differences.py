@@ -24,8 +24,8 @@ from landscape.curvature.parameters import ParameterSpace
 from landscape.curvature.probes import rademacher
 from landscape.curvature.trace import Budget, Trace, mean_and_error
 from landscape.errors import CurvatureError
+from landscape.machine.ranks import ALONE, Ranks
 from landscape.objective import Objective
-from landscape.ranks import ALONE, Ranks
 
 STEP = 1e-2  # ‖hz‖/‖Θ‖
 _PAIRED = 4  # rounds at both steps, whatever comes

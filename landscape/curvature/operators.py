@@ -11,8 +11,8 @@ from torch import Tensor
 
 from landscape.curvature import vectors
 from landscape.errors import CurvatureError
-from landscape.memory import available
-from landscape.ranks import ALONE, Ranks
+from landscape.machine.memory import available
+from landscape.machine.ranks import ALONE, Ranks
 
 
 class LinearOperator(ABC):

@@ -17,7 +17,7 @@ from landscape.curvature.difference import DifferenceHessian
 from landscape.curvature.operators import LinearOperator
 from landscape.curvature.parameters import ParameterSpace
 from landscape.errors import CurvatureError
-from landscape.ranks import Ranks
+from landscape.machine.ranks import Ranks
 
 
 def over(ranks: Ranks, objective: Any, make: Callable[[Any], BatchedOperator | DifferenceHessian]) -> Operator:

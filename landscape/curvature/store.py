@@ -25,9 +25,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from landscape import hdf5
 from landscape.errors import StoreError
-from landscape.files import write_whole
+from landscape.storage import hdf5
+from landscape.storage.files import write_whole
 
 SCHEMA, KIND = 2, "sharpness"
 READABLE = (1, SCHEMA)  # files of schema 1 have no digest

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from landscape.ranks import ALONE, Ranks
+from landscape.machine.ranks import ALONE, Ranks
 
 _CACHED = 1 << 18
 _BLOCK = 1 << 10  # a float32 dot product over 1024 elements is good to about 1e-7

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from landscape.errors import ModelError
+from landscape.models.checkpoint import Checkpoint
 from landscape.packed.gguf import gguf_files
 from landscape.packed.stored import Settings, read_json
-from landscape.references import Checkpoint
 
 
 def is_packed(checkpoint: Checkpoint) -> str | None:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from landscape.errors import LandscapeError, ModelError
+from landscape.models.checkpoint import Checkpoint
 from landscape.packed import awq, bitsandbytes, compressed_tensors, gguf, gptq, scales, torchao
 from landscape.packed.formats import is_packed, settings_of
 from landscape.packed.places import Places
 from landscape.packed.report import PackedLayer, PackedReport
 from landscape.packed.stored import Dense, Settings, read_json
-from landscape.references import Checkpoint
 from landscape.weights import Weights, check_same_space
 
 _READERS: dict[str, Callable[[Path, Settings, nn.Module], Iterator[Dense]]] = {

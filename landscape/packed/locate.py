@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 
 from landscape.errors import ModelError
-from landscape.files import on_disk
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.references import resolve
 from landscape.packed.formats import is_packed
 from landscape.packed.gguf import gguf_files
-from landscape.references import Checkpoint, resolve
+from landscape.storage.files import on_disk
 
 
 def locate(reference: str, near: Checkpoint | None = None) -> Checkpoint:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from landscape.errors import MissingExtraError, ModelError
-from landscape.shards import shards
+from landscape.models.shards import shards
 
 Settings = Mapping[str, Any]
 Parts = dict[str, Tensor]

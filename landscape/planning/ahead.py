@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from landscape.config import PlanConfig
 from landscape.errors import ModelError
-from landscape.mapped import stored_parameters
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.mapped import stored_parameters
 from landscape.planning.dry import without_numbers
 from landscape.planning.job import plan_of
 from landscape.planning.words import duration, gigabytes
-from landscape.references import Checkpoint
 from landscape.reporting import Reporter
 from landscape.tokens import Windows
 

@@ -23,11 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from landscape.blocks import decoder_blocks
+from landscape.decoder.blocks import decoder_blocks
 from landscape.errors import ModelError
 from landscape.models import first_line
+from landscape.models.references import resolve
 from landscape.objective import Batch, TokenCrossEntropy
-from landscape.references import resolve
 from landscape.weights import Weights
 
 T = TypeVar("T")

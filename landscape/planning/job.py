@@ -12,7 +12,7 @@ from torch import nn
 from landscape import inputs, models
 from landscape.config import PlanConfig
 from landscape.errors import OptionError
-from landscape.memory import available
+from landscape.machine.memory import available
 from landscape.planning.dry import Costs, costs, without_numbers
 from landscape.planning.plan import Machine, Plan, plan, remedies
 

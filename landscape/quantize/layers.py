@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from landscape.blocks import decoder_blocks
+from landscape.decoder.blocks import decoder_blocks
 from landscape.errors import QuantizerError
 
 

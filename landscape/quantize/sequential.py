@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from landscape.blocks import Walk, decoder_blocks
+from landscape.decoder.blocks import Walk, decoder_blocks
 from landscape.errors import QuantizerError
 from landscape.quantize.grid import by_rows, finite
 from landscape.quantize.layers import Layer

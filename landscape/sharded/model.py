@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from landscape.blocks import decoder_blocks
+from landscape.decoder.blocks import decoder_blocks
 from landscape.errors import OptionError
-from landscape.mapped import load_mapped
+from landscape.machine.ranks import Ranks
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.mapped import load_mapped
 from landscape.objective import Batch, batches
-from landscape.ranks import Ranks
-from landscape.references import Checkpoint
 from landscape.tokens import Windows
 
 
@@ -53,7 +53,7 @@ def load_sharded(checkpoint: Checkpoint, ranks: Ranks, remote_code: bool = False
     """The model at `checkpoint` in float32, a piece of it on every rank; activations are recomputed block by block.
 
     Raises:
-        ModelError: as `landscape.mapped.load_mapped`.
+        ModelError: as `landscape.models.mapped.load_mapped`.
     """
     return shard(load_mapped(checkpoint, ranks.device, remote_code), ranks)
 

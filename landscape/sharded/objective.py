@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from landscape.curvature import vectors
+from landscape.machine.ranks import Ranks
 from landscape.objective import Batch, TokenCrossEntropy, cross_entropy, every_row
-from landscape.ranks import Ranks
 from landscape.sharded.model import Pieces
 
 

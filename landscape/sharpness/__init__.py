@@ -1,4 +1,4 @@
-"""The second job: a model and a text in; eigenvalues, trace, spectral density and the quadratic model out."""
+"""The job: a model and a text in; eigenvalues, trace, spectral density and the quadratic model out."""
 
 from landscape.sharpness.job import SharpnessResult, measure_sharpness
 

@@ -1,4 +1,4 @@
-"""The second job: a model and a text in; eigenvalues, trace, spectral density and the quadratic model out.
+"""The job: a model and a text in; eigenvalues, trace, spectral density and the quadratic model out.
 
     reference → Θ;  text → objective;  operator → estimators → HDF5 file → table and figure
 
@@ -19,22 +19,24 @@ from typing import Any
 
 import torch
 
-from landscape import curvature, eigenvectors, heap, inputs, models, planning, quantize
-from landscape.arithmetic import exactly
+from landscape import curvature, inputs, models, planning, quantize
 from landscape.config import PlanConfig, SharpnessConfig
-from landscape.curvature import store
+from landscape.curvature import eigenvectors, store
 from landscape.curvature.ledger import Ledger
-from landscape.environment import attention_of, differences, environment
 from landscape.errors import OptionError, StoreError
-from landscape.files import lock
-from landscape.ranks import Ranks, ranks
-from landscape.references import Checkpoint, resolve
+from landscape.machine import heap
+from landscape.machine.arithmetic import exactly
+from landscape.machine.environment import attention_of, differences, environment
+from landscape.machine.ranks import Ranks, ranks
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.references import resolve
 from landscape.reporting import Reporter, Silent, versions
 from landscape.results import key_of, path_of
 from landscape.sharded import ShardedHessian
 from landscape.sharpness import parts
 from landscape.sharpness.spectrum import Spectrum, rough_hessian
 from landscape.sharpness.windows import Spread
+from landscape.storage.files import lock
 from landscape.texts import display_name
 
 _COPIES = 3  # of Θ, at the least: itself, a gradient, a product

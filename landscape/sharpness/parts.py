@@ -11,10 +11,10 @@ import numpy as np
 from landscape import curvature, inputs, quantize
 from landscape.config import SharpnessConfig
 from landscape.curvature.ledger import Ledger
-from landscape.evaluate import window_losses
-from landscape.memory import available
+from landscape.losses import window_losses
+from landscape.machine.memory import available
+from landscape.machine.ranks import ALONE, Ranks
 from landscape.objective import TokenCrossEntropy
-from landscape.ranks import ALONE, Ranks
 from landscape.reporting import Reporter
 from landscape.sharded import ShardedCrossEntropy, ShardedHessian, ShardedProbes
 from landscape.streaming import StreamedCrossEntropy, StreamedHessian, StreamedProbes

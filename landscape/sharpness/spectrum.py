@@ -14,7 +14,7 @@ from landscape import curvature, inputs
 from landscape.config import SharpnessConfig
 from landscape.curvature.checks import explained, gradient
 from landscape.curvature.ledger import Ledger
-from landscape.ranks import ALONE, Ranks
+from landscape.machine.ranks import ALONE, Ranks
 from landscape.reporting import Reporter
 from landscape.sharpness.windows import Spread
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import torch
 
 from landscape.curvature import ParameterSpace, vectors
-from landscape.evaluate import WindowLosses, standard_error, window_losses
+from landscape.losses import WindowLosses, standard_error, window_losses
+from landscape.machine.ranks import ALONE, Ranks
 from landscape.objective import TokenCrossEntropy
-from landscape.ranks import ALONE, Ranks
 from landscape.weights import Lazy, Weights
 
 _CHANGE = 1e-3  # of the loss, that a step is to change it by: far above rounding, and far below any bend

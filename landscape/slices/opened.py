@@ -17,8 +17,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from landscape import hdf5
 from landscape.errors import StoreError
+from landscape.storage import hdf5
 
 SCHEMA = 3
 READABLE = (2, SCHEMA)  # files of schema 2 have no digest

@@ -12,7 +12,7 @@ from itertools import chain
 
 import torch
 
-from landscape.ranks import Ranks
+from landscape.machine.ranks import Ranks
 from landscape.slices.plane import Plane
 from landscape.slices.samples import Place
 from landscape.slices.scan import At, Losses

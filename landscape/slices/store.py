@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from landscape import hdf5
 from landscape.errors import StoreError
-from landscape.files import disk_errors, write_whole
 from landscape.slices.opened import COMPLETE, FILLED, RUNNING, SCHEMA, opened, sums
 from landscape.slices.reconstruct import Reconstruction
 from landscape.slices.samples import CHECK, NODE
 from landscape.slices.surface import on_grid, patches, to_plain
+from landscape.storage import hdf5
+from landscape.storage.files import disk_errors, write_whole
 
 if TYPE_CHECKING:
     from landscape.slices.plane import Plane
@@ -191,7 +191,7 @@ class SliceWriter:
 
     def go_on(self, environment: str) -> None:
         """Note whether the file is filled in another environment than it was begun in: bits may be of either."""
-        from landscape.environment import differences  # torch, which readers do without
+        from landscape.machine.environment import differences  # torch, which readers do without
 
         stored = self._file.attrs
         begun = stored.get("environment", environment)

@@ -9,14 +9,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from landscape.hdf5 import array
-from landscape.hdf5 import attributes as plain_attributes
 from landscape.slices.axes import Bounds
 from landscape.slices.opened import COMPLETE, opened
 from landscape.slices.reconstruct import Certificate
 from landscape.slices.samples import CHECK, NODE
 from landscape.slices.store import KINDS
 from landscape.slices.surface import Surface, from_plain, on_grid
+from landscape.storage.hdf5 import array
+from landscape.storage.hdf5 import attributes as plain_attributes
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from landscape.blocks import Walk
 from landscape.curvature import vectors
+from landscape.decoder.blocks import Walk
 from landscape.errors import CurvatureError, ModelError
 from landscape.objective import TokenCrossEntropy, every_row
-from landscape.scratch import Scratch
+from landscape.storage.scratch import Scratch
 from landscape.streaming.objective import StreamedCrossEntropy
 
 

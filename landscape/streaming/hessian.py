@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch import Tensor
 
 from landscape.curvature import DifferenceHessian
-from landscape.scratch import Scratch
+from landscape.storage.scratch import Scratch
 from landscape.streaming.gradient import add_gradient
 from landscape.streaming.objective import StreamedCrossEntropy
 

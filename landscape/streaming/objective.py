@@ -17,9 +17,9 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from landscape.blocks import Walk, decoder_blocks
-from landscape.mapped import holding
-from landscape.memory import available
+from landscape.decoder.blocks import Walk, decoder_blocks
+from landscape.machine.memory import available
+from landscape.models.mapped import holding
 from landscape.objective import Batch, TokenCrossEntropy, autocast
 
 _FILLED = 0.25  # of the free memory, by hidden states
@@ -29,7 +29,7 @@ Pair = tuple[Mapping[str, Tensor], Batch]
 
 @dataclass(frozen=True)
 class StreamedCrossEntropy(TokenCrossEntropy):
-    """`TokenCrossEntropy` of a model that `landscape.mapped` loaded, to the bit, without gradients.
+    """`TokenCrossEntropy` of a model that `landscape.models.mapped` loaded, to the bit, without gradients.
 
     Raises:
         ModelError: the model does not call its blocks one after the other, or they depend on more than hidden states.

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from landscape import quantize
-from landscape.blocks import Walk
-from landscape.evaluate import WindowLosses
-from landscape.mapped import brought_in
+from landscape.decoder.blocks import Walk
+from landscape.losses import WindowLosses
+from landscape.models.mapped import brought_in
 from landscape.objective import TokenCrossEntropy, autocast
-from landscape.scratch import Scratch
+from landscape.storage.scratch import Scratch
 from landscape.tokens import Windows
 from landscape.weights import Weights
 
@@ -92,7 +92,7 @@ def quantize_to_scratch(
     scratch: Scratch,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Weights, quantize.Report]:
-    """`quantize.quantize` of a `model` whose Θ is in scratch space (`landscape.mapped.masters`); so is Θ̂ then.
+    """`quantize.quantize` of a `model` whose Θ is in scratch space (`landscape.models.mapped.masters`); so is Θ̂ then.
 
     Raises:
         QuantizerError: as `quantize.quantize`.

@@ -17,11 +17,11 @@ from typing import Any
 
 from landscape import trajectories
 from landscape.config import StudyConfig
-from landscape.environment import environment
 from landscape.errors import OptionError, StudyError
-from landscape.files import lock, write_whole
+from landscape.machine.environment import environment
 from landscape.quantize import parse
 from landscape.reporting import Reporter, Silent, versions
+from landscape.storage.files import lock, write_whole
 from landscape.study import local, on_ray, plan, rows, table, work
 from landscape.study.plan import Subject, Task
 from landscape.texts import display_name

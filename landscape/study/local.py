@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from landscape.config import StudyConfig
-from landscape.references import Checkpoint, forget, is_cached, resolve
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.hub import forget, is_cached
+from landscape.models.references import resolve
 from landscape.reporting import Reporter
 from landscape.study.plan import Subject, Task
 from landscape.study.work import do

@@ -11,8 +11,8 @@ from typing import Any
 
 from landscape.config import StudyConfig
 from landscape.errors import LandscapeError, MissingExtraError, StudyError
-from landscape.mapped import stored_parameters
-from landscape.references import resolve
+from landscape.models.mapped import stored_parameters
+from landscape.models.references import resolve
 from landscape.reporting import Reporter
 from landscape.study.plan import Task
 from landscape.study.work import do

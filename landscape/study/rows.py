@@ -16,7 +16,7 @@ from landscape.curvature import store
 from landscape.errors import QuantizerError, StoreError
 from landscape.evaluation import Evaluated
 from landscape.evaluation import read as read_evaluation
-from landscape.files import reading
+from landscape.storage.files import reading
 from landscape.study.plan import Subject
 from landscape.study.predictions import SUMS, predict
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from landscape.digests import DIGEST, check_digest, with_digest
 from landscape.errors import MissingExtraError, StoreError
-from landscape.files import write_whole
+from landscape.storage.digests import DIGEST, check_digest, with_digest
+from landscape.storage.files import write_whole
 from landscape.study.columns import LAYERS, STUDY, TENSORS, Columns
 
 SCHEMA = 1

@@ -12,9 +12,9 @@ from landscape.averaging import average_checkpoints
 from landscape.config import EvaluateConfig, SharpnessConfig
 from landscape.errors import CurvatureError, ModelError
 from landscape.evaluation import evaluate_model
-from landscape.files import on_disk, turn, write_whole
 from landscape.reporting import Reporter, Silent
 from landscape.sharpness import measure_sharpness
+from landscape.storage.files import on_disk, turn, write_whole
 from landscape.study.plan import Task
 
 NOTES = "done"

@@ -1,6 +1,6 @@
 """What quantization costs in answers: the accuracies of Θ and Θ̂ on the same questions, and an interval for the drop.
 
-Most questions are answered alike by Θ and Θ̂. As in `landscape.evaluate`, both are therefore resampled together: the
+Most questions are answered alike by Θ and Θ̂. As in `landscape.losses`, both are therefore resampled together: the
 bootstrap draws questions, and the drop is known far better than either accuracy.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from landscape.evaluate import Estimate
+from landscape.losses import Estimate
 
 _DEFINED = 0.99  # share of the draws in which a drop must be defined for it to have an interval
 

@@ -1,4 +1,4 @@
-"""Training runs made on purpose: one thing changed, everything else equal. So far, their learning rates."""
+"""Training runs made on purpose: a recipe with its schedule, optimizer and data; a loop; a run on disk that goes on."""
 
 from landscape.training.schedules import SCHEDULES, SHAPES, make
 

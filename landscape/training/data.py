@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from landscape.digests import broken, check_digest, sums, with_digest
 from landscape.errors import TextError
-from landscape.files import disk_errors, write_whole
+from landscape.storage.digests import broken, check_digest, sums, with_digest
+from landscape.storage.files import disk_errors, write_whole
 
 FACTS, IDS = "facts.json", "ids.bin"
 END = "<|endoftext|>"

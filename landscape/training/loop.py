@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from landscape import heap
 from landscape.errors import TrainingError
-from landscape.ranks import Ranks
+from landscape.machine import heap
+from landscape.machine.ranks import Ranks
 from landscape.training import optimizers, state
 from landscape.training.data import Order
 from landscape.training.optimizers import Updater

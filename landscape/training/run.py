@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from landscape.digests import DIGEST, check_digest, with_digest, write_sums
 from landscape.errors import StoreError
-from landscape.files import disk_errors, write_whole
+from landscape.storage.digests import DIGEST, check_digest, with_digest, write_sums
+from landscape.storage.files import disk_errors, write_whole
 from landscape.training import recipe as recipes
 from landscape.training import state
 from landscape.training.optimizers import Updater

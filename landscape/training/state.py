@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from landscape.errors import TrainingError
-from landscape.files import disk_errors
+from landscape.storage.files import disk_errors
 from landscape.training.optimizers import Updater
 
 STATE = "state.safetensors"

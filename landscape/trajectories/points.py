@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from landscape.errors import ModelError
-from landscape.files import on_disk
-from landscape.references import revisions, step_of
+from landscape.models.checkpoint import step_of
+from landscape.models.references import revisions
+from landscape.storage.files import on_disk
 from landscape.trajectories import logs
 from landscape.trajectories.families import Family, family
 from landscape.trajectories.revisions import Revision, parse
@@ -26,7 +27,7 @@ class Point:
     """One checkpoint of a trajectory.
 
     Attributes:
-        reference: what `landscape.references.resolve` takes.
+        reference: what `landscape.models.references.resolve` takes.
         revision: branch, tag or folder; None for a directory that is alone, or that lies above its checkpoints, and for
             what training led to in another repository.
         stage: the part of training it is from; empty where there is one part only. `main` is the end of training as the

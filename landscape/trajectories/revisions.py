@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from landscape.references import step_of
+from landscape.models.checkpoint import step_of
 
 _STEP = re.compile(r"[-_]?(?:global[-_]?)?(?:step|iter|checkpoint|ckpt)[-_]?\d+")
 _TOKENS = re.compile(r"[-_]?tokens?[-_]?(\d+(?:\.\d+)?)([KMBT]?)(?![a-z\d])", re.IGNORECASE)

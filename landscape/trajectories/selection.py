@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 
 from landscape.errors import ModelError, OptionError
-from landscape.files import on_disk
+from landscape.storage.files import on_disk
 from landscape.trajectories.points import MAIN, Point
 from landscape.trajectories.revisions import parse
 

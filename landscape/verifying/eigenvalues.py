@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from landscape import curvature, eigenvectors
+from landscape import curvature
 from landscape.config import VerifyConfig
-from landscape.curvature import vectors
+from landscape.curvature import eigenvectors, vectors
 from landscape.curvature.ledger import Ledger
 from landscape.reporting import Reporter
 from landscape.sharpness.spectrum import Spectrum

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from landscape import inputs
 from landscape.config import TextConfig, VerifyConfig
 from landscape.errors import LandscapeError, StoreError, TextError
-from landscape.references import Checkpoint, resolve
+from landscape.models.checkpoint import Checkpoint
+from landscape.models.references import resolve
 from landscape.reporting import Reporter
 
 C = TypeVar("C", bound=TextConfig)

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from landscape import evaluation, hdf5, heap, slices
-from landscape.arithmetic import arithmetic
+from landscape import evaluation, slices
 from landscape.config import VerifyConfig
 from landscape.curvature import store
 from landscape.errors import StoreError
+from landscape.machine import heap
+from landscape.machine.arithmetic import arithmetic
 from landscape.reporting import Reporter, Silent
+from landscape.storage import hdf5
 from landscape.verifying import of_curvature, of_evaluation, of_slice, of_study
 from landscape.verifying.verdict import Verdict
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from landscape import evaluation, inputs, models, packed
 from landscape.config import EvaluateConfig, VerifyConfig
-from landscape.environment import attention_of, environment
-from landscape.evaluate import WindowLosses, compare, window_losses
-from landscape.evaluation_step import Step
+from landscape.evaluation.step import Step
+from landscape.losses import WindowLosses, compare, window_losses
+from landscape.machine.environment import attention_of, environment
+from landscape.models.checkpoint import Checkpoint
 from landscape.quantize import parse
-from landscape.references import Checkpoint
 from landscape.reporting import Reporter, versions
 from landscape.verifying import given, layers
 from landscape.verifying.verdict import Item, Verdict, pairs

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from landscape import basin, inputs, models, planes, slices
+from landscape import inputs, models, slices
+from landscape.basin import planes
+from landscape.basin.sources import Sources, sources_of
+from landscape.basin.workshop import furnished, losses_of
 from landscape.config import SliceConfig, VerifyConfig
-from landscape.environment import attention_of, environment
 from landscape.errors import StoreError
-from landscape.references import Checkpoint
+from landscape.machine.environment import attention_of, environment
+from landscape.models.checkpoint import Checkpoint
 from landscape.reporting import Reporter, versions
 from landscape.slices.samples import CHECK, NODE
 from landscape.slices.scan import Mover
@@ -83,7 +86,7 @@ def _made(stored: slices.StoredSlice, asked: VerifyConfig, reporter: Reporter) -
     reporter.stage(f"loading {checkpoint}")
     loaded = inputs.load(config, checkpoint, text, device, config.dtype)
     calibrating = replace(config, batch_size=own.get("batch_size", config.batch_size))  # decides some roundings
-    chosen = planes.span(basin.workshop(calibrating, checkpoint, sources, text, loaded, device, reporter))
+    chosen = planes.span(furnished(calibrating, checkpoint, sources, text, loaded, device, reporter))
     plane = slices.span(loaded.theta, chosen.first, chosen.second, chosen.points)
     here = environment(device, attention_of(loaded.model))
     measure = yardstick(facts, here, versions(), (own.get("batch_size", 0), config.batch_size))
@@ -91,15 +94,13 @@ def _made(stored: slices.StoredSlice, asked: VerifyConfig, reporter: Reporter) -
     return _Again(config, text, loaded, chosen, plane, measure.after(is_same))
 
 
-def _sources(
-    asked: VerifyConfig, config: SliceConfig, checkpoint: Checkpoint, stored: Mapping[str, Any]
-) -> planes.Sources:
+def _sources(asked: VerifyConfig, config: SliceConfig, checkpoint: Checkpoint, stored: Mapping[str, Any]) -> Sources:
     """What spans the plane.
 
     Raises:
         StoreError: something else than the file says.
     """
-    found = planes.sources(config, checkpoint, next(iter(inputs.earlier(config, checkpoint)), None))
+    found = sources_of(config, checkpoint, next(iter(inputs.earlier(config, checkpoint)), None))
     for name, option, what in (
         ("others", _OTHERS.get(config.plane, "model"), "other checkpoint"),
         ("vectors", "vectors", "file of eigenvectors"),
@@ -144,7 +145,7 @@ def _check_losses(
     reporter: Reporter,
 ) -> None:
     measure = again.measure
-    losses, move = basin.losses_of(again.loaded.objective, again.config.dtype), Mover(again.plane)
+    losses, move = losses_of(again.loaded.objective, again.config.dtype), Mover(again.plane)
     points = [point for point in stored.points if stored.complete or np.isfinite(point.loss)]
     evaluated, filled = list(_evaluated(stored)), list(_filled(stored))
     chosen = [evaluated[i] for i in layers.some(rng, len(evaluated), count)]

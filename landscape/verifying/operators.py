@@ -9,8 +9,8 @@ import torch
 from landscape import curvature, inputs, models
 from landscape.config import SharpnessConfig, VerifyConfig
 from landscape.curvature import store
-from landscape.environment import attention_of, environment
-from landscape.ranks import ALONE
+from landscape.machine.environment import attention_of, environment
+from landscape.machine.ranks import ALONE
 from landscape.reporting import Reporter, versions
 from landscape.sharpness import parts
 from landscape.verifying import given

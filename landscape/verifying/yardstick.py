@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from landscape.environment import differences
+from landscape.machine.environment import differences
 
 LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8, "float16": 2.0**-11}  # share of a loss
 FLOAT64 = 1e-9  # share of what follows from stored numbers alone

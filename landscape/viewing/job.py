@@ -8,9 +8,9 @@ from pathlib import Path
 
 from landscape.config import ViewConfig
 from landscape.errors import LandscapeError, OptionError
-from landscape.files import reading, write_whole
 from landscape.reporting import Reporter, Silent
 from landscape.slices.stored import StoredSlice
+from landscape.storage.files import reading, write_whole
 from landscape.viewer.pages.contents import contents_page
 from landscape.viewing.contents import Reader, Study
 from landscape.viewing.find import HDF5, look

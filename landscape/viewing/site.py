@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from landscape.errors import LandscapeError, OptionError, StoreError
-from landscape.files import write_whole
 from landscape.reporting import Reporter, Silent
+from landscape.storage.files import write_whole
 from landscape.viewer.described.contents import Card
 from landscape.viewer.pages.contents import contents_page
 from landscape.viewer.pages.frame import SCRIPT, script

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from landscape.files import write_whole
 from landscape.slices.stored import StoredSlice
+from landscape.storage.files import write_whole
 from landscape.viewer.described.describe import Description, describe
 from landscape.viewer.described.evaluations import node_places
 from landscape.viewer.described.labels import label_html, text_html

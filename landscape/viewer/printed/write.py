@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from landscape.errors import OptionError
-from landscape.files import write_whole
+from landscape.storage.files import write_whole
 
 STYLE = {
     "font.family": "STIXGeneral",

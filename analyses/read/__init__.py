@@ -1,0 +1,1 @@
+"""Study tables, as questions read them: which runs, which numbers with which errors, which differences."""

@@ -1,0 +1,1 @@
+"""What it all runs on: arithmetic, memory, processes, and a record of them."""
