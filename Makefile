@@ -30,6 +30,9 @@ verify_takes := FILE MODEL TEXT CALIBRATION CELLS SEED DEVICE
 test_takes := TIER COVERAGE
 positional := MODEL FILE RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(filter quantize study,$(MAKECMDGOALS)),QUANT)
 
+# One more than there are cores, as tests wait for processes and browsers.
+WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
+
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
 # With NPROC, that many processes share the job, and the threads: docs/scale.md.
@@ -96,9 +99,9 @@ view: $(INSTALLED) ## explore all results in the browser: those in figures/ and 
 verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers again: make verify FILE=figures/slices/mine.h5 MODEL=… TEXT=…
 	@$(BIN)/landscape verify '$(or $(FILE),$(error make verify FILE=… names a stored result))' --model '$(MODEL)' $(options)
 
-test: $(INSTALLED) ## run the tests, a file a core at a time; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
+test: $(INSTALLED) ## run the tests, a file at a time on every core; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
 	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
 
 docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
 	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)

@@ -12,6 +12,7 @@ import torch
 from landscape import evaluation
 from landscape.config import EvaluateConfig, QuantizeConfig
 from landscape.errors import StoreError
+from landscape.evaluation import ways
 from landscape.losses import compare, window_losses
 from landscape.models import load_model, load_tokenizer
 from landscape.models.references import resolve
@@ -59,8 +60,8 @@ def test_the_same_command_evaluates_what_is_missing(run: Path, text_file: Path, 
     first = evaluate(run, text_file, tmp_path, "rtn-w3-g16")
     wrote = first[0].path.read_bytes()
     asked: list[str] = []
-    original = evaluation.quantized
-    monkeypatch.setattr(evaluation, "quantized", lambda q, *rest: asked.append(str(q)) or original(q, *rest))
+    original = ways.quantized
+    monkeypatch.setattr(ways, "quantized", lambda q, *rest: asked.append(str(q)) or original(q, *rest))
     both = evaluate(run, text_file, tmp_path, "rtn-w3-g16,rtn-w4-g16,rtn-w4-g16-sym")
     assert asked == ["rtn-w4-g16"] and first[0].path.read_bytes() == wrote
     assert [result.quantizer for result in both] == ["rtn-w3-g16", "rtn-w4-g16"]  # each quantizer once

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 def make(*words: str) -> subprocess.CompletedProcess[str]:
     """What make would run, in an environment that knows of no make around it."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    around = ("MAKE", "MFLAGS", "ARGS", "TIER", "COVERAGE")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(around)}
     return subprocess.run(["make", "-n", *words], cwd=ROOT, env=bare, capture_output=True, text=True, timeout=60)
 
 

@@ -124,8 +124,8 @@ def test_curvature_is_the_same_to_rounding_and_the_trace_to_the_bit(made, size: 
 
 
 def in_pieces(run: Path, text: Path, folder: Path) -> None:
-    few = {"tolerance": 1e-2, "max_probes": 10}
-    options = {"shard": True, "quant": None, "vectors": False, "batch_size": 3, **few}
+    few = {"tolerance": 1e-2, "max_probes": 10, "density_steps": 0}
+    options = {"shard": True, "quant": None, "vectors": False, "batch_size": 6, **few}
     measure_sharpness(sharpness_config(run, text, folder / "sharded.h5", **options))
 
 

@@ -16,7 +16,7 @@ from studies import command, tables
 pytest.importorskip("pyarrow")
 pytest.importorskip("ray")
 ROOT = Path(__file__).parent.parent
-SURROUNDINGS = os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+SURROUNDINGS = os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 @pytest.fixture(scope="module")

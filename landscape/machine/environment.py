@@ -80,7 +80,7 @@ def _packages() -> dict[str, str]:
 @cache
 def _commit() -> str:
     """The commit this package runs from, with a + where files have changed since; empty outside of a checkout."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     if not (folder.parent / ".git").exists():
         return ""
     try:
