@@ -118,7 +118,7 @@ class DifferenceHessian(LinearOperator):
             with explained(f"batch {index}"):
                 loss, n = self.objective(weights, batch)
                 slopes = gradient(loss, leaves)
-            lengths.append(math.hypot(*(vectors.norm(slope.reshape(-1)) for slope in slopes)))
+            lengths.append(vectors.length(slopes))
             if not math.isfinite(loss.item()) or not math.isfinite(lengths[-1]):
                 raise CurvatureError(
                     f"the loss or gradient of batch {index} is not finite: no differences can be taken"

@@ -40,13 +40,13 @@ def piece() -> tuple[int, ...]:
 
 def length(tensors: Iterable[Tensor]) -> float:
     """‖v‖₂ of tensors laid one after the other."""
-    return math.hypot(*(norm(tensor) for tensor in tensors))
+    own, ranks = math.hypot(*map(_norm, tensors)), _ranks.get()
+    return own if ranks.size == 1 else math.hypot(*ranks.gather(torch.tensor(own, dtype=torch.float64)))
 
 
 def norm(vector: Tensor) -> float:
     """‖v‖₂, of a block of vectors too."""
-    own, ranks = _norm(vector), _ranks.get()
-    return own if ranks.size == 1 else math.hypot(*ranks.collect(own))
+    return length([vector])
 
 
 def _norm(vector: Tensor) -> float:
@@ -65,7 +65,7 @@ def dot(a: Tensor, b: Tensor) -> float:
 def coefficients(rows: Tensor, vector: Tensor) -> Tensor:
     """⟨row, v⟩ for each row of a block (k, n); float64 (k,), on the CPU."""
     found, ranks = _coefficients(rows, vector), _ranks.get()
-    return found if ranks.size == 1 else sum(ranks.collect(found), torch.zeros_like(found))
+    return found if ranks.size == 1 else sum(ranks.gather(found), torch.zeros_like(found))
 
 
 def _coefficients(rows: Tensor, vector: Tensor) -> Tensor:

@@ -60,6 +60,12 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all ranks, which are of one shape and type, in their order, in one message."""
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(found, tensor)
+        return found
+
     def collect(self, value: T) -> list[T]:
         """What every rank has, on every rank, in their order."""
         if self.size == 1:

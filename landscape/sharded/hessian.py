@@ -59,7 +59,7 @@ class ShardedProbes:
         for name in names:
             self._starts[name] = self.n + pieces.starts[name]
             self.n += pieces.sizes[name]
-        self.norm = math.sqrt(sum(vectors.norm(theta[name]) ** 2 for name in names))
+        self.norm = vectors.length(theta[name] for name in names)
 
     def probed(self, probes: Sequence[Probe]) -> Iterator[tuple[float, int]]:
         """(Σ losses, count) of each probe over all ranks, in order."""

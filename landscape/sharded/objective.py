@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -49,7 +48,7 @@ class ShardedCrossEntropy(TokenCrossEntropy):
                 loss = self._here(batch).sum()
             loss.backward()  # type: ignore[no-untyped-call]
             rows = {name: tensor.grad.to_local().mul_(self.ranks.size) for name, tensor in parameters.items()}  # type: ignore[union-attr]
-            lengths.append(math.sqrt(sum(vectors.norm(each) ** 2 for each in rows.values())))
+            lengths.append(vectors.length(rows.values()))
             for name, each in rows.items():
                 into[name].add_(each)
             self.model.zero_grad(set_to_none=True)

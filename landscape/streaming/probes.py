@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -25,7 +24,7 @@ class StreamedProbes:
     def __init__(self, objective: StreamedCrossEntropy, theta: Weights, only: str | Iterable[str]) -> None:
         space = ParameterSpace.select(theta, only)
         self._objective, self._theta, self._where = objective, theta, space.where()
-        self.n, self.norm = space.n, math.hypot(*(vectors.norm(theta[name]) for name in space.names))
+        self.n, self.norm = space.n, vectors.length(theta[name] for name in space.names)
 
     def probed(self, probes: Sequence[Probe]) -> Iterator[tuple[float, int]]:
         """(Σ losses, count) of each probe, in order."""
