@@ -99,9 +99,14 @@ view: $(INSTALLED) ## explore all results in the browser: those in figures/ and 
 verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers again: make verify FILE=figures/slices/mine.h5 MODEL=… TEXT=…
 	@$(BIN)/landscape verify '$(or $(FILE),$(error make verify FILE=… names a stored result))' --model '$(MODEL)' $(options)
 
-test: $(INSTALLED) ## run the tests, a file at a time on every core; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
+test: .venv/peers ## run the tests, a file at a time on every core; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
 	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+
+# what oracle tests and benchmarks compare with: nothing that these want besides is installed, torch least of all
+.venv/peers: benchmarks/peers.txt $(INSTALLED)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+	@touch $@
 
 docs: .venv/docs ## run every block of the documentation, then build the site into site/; ARGS='--only quickstart' runs some of it
 	@$(BIN)/python -W ignore docs/_tools/blocks.py $(ARGS)
@@ -127,8 +132,7 @@ reference: $(INSTALLED) ## train the bundled run again (half an hour on two core
 	@$(BIN)/landscape train $(REFERENCE)/recipe.yaml --out $(REFERENCE)/mini-pythia --overwrite
 	@$(BIN)/python $(REFERENCE)/record.py
 
-bench-slices: $(INSTALLED) ## pictures from few evaluations beside dense ones, cells and memory; ARGS='--only cell'
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+bench-slices: .venv/peers ## pictures from few evaluations beside dense ones, cells and memory; ARGS='--only cell'
 	@$(BIN)/python -W ignore benchmarks/slices.py $(ARGS)
 
 bench-quantize: $(INSTALLED) ## ΔQ by method and bits, seconds per million parameters, memory; ARGS='--only loss --group 32'
@@ -146,8 +150,7 @@ bench-ranks: $(INSTALLED) ## two ranks on two cores beside two threads; ARGS='--
 bench-beyond: $(INSTALLED) ## a model larger than memory, under a limit (as root): evaluated, sliced, trace and λ_max; ARGS='--limit 512'
 	@$(BIN)/python -W ignore benchmarks/beyond_memory.py $(ARGS)
 
-bench-curvature: $(INSTALLED) ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+bench-curvature: .venv/peers ## products, eigenvalues, traces and memory beside other packages; ARGS='--only product --repeats 3'
 	@$(BIN)/python -W ignore benchmarks/curvature.py $(ARGS)
 
 bench-plans: $(INSTALLED) ## bytes and operations that plans count, beside measured ones, at three sizes; ARGS='--only 16M'

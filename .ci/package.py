@@ -2,7 +2,7 @@
 
 make package                          # wheel, sdist, a clean environment, the command
 make package ARGS='--extras all'      # each extra too, in an environment of its own on top: gigabytes
-make package ARGS=--lowest            # the lowest versions that pyproject.toml allows, torch aside
+make package ARGS=--lowest            # the lowest versions that pyproject.toml allows, torch among them: gigabytes
 """
 
 from __future__ import annotations
@@ -38,13 +38,8 @@ MODULES = {  # what each extra is for
     "docs": ["mkdocs", "material", "mkdocstrings", "latex2mathml"],
     "dev": ["pytest", "hypothesis", "playwright", "xarray", "h5netcdf", "mypy"],
 }
-LOWEST = ["tests/test_slices.py", "tests/test_basin.py", "tests/test_cli.py", "tests/test_sharpness.py"]
-LOWEST += [
-    "tests/test_evaluation.py",
-    "tests/test_quantize_models.py",
-    "tests/test_training.py",
-    "tests/test_viewer_page.py",
-]
+_TESTED = "basin cli evaluation quantize_models recompute reference_run sharpness slices training viewer_page"
+LOWEST = [f"tests/test_{name}.py" for name in _TESTED.split()]
 
 
 class Environment:
@@ -57,9 +52,9 @@ class Environment:
         if below is not None:
             (self.site / "below.pth").write_text(f"{below.site}\n")
 
-    def pip(self, *arguments: str) -> None:
+    def pip(self, *arguments: str, constraints: Path = ROOT / "constraints.txt") -> None:
         """Install; torch as constraints.txt has it."""
-        options = ["--quiet", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
+        options = ["--quiet", "--disable-pip-version-check", "-c", str(constraints)]
         run([self.bin / "python", "-m", "pip", "install", *options, *arguments])
 
     def python(self, code: str, where: Path) -> str:
@@ -137,12 +132,13 @@ def use(environment: Environment, where: Path) -> None:
 
 
 def lowest(folder: Path) -> None:
-    """Install the lowest versions of everything but torch, and run some tests against the checkout."""
+    """Install the lowest versions of everything, and run some tests against the checkout."""
     environment = Environment(folder / "lowest")
     bounds = [re.split(r"[,<]", each.replace(">=", "=="))[0] for each in PROJECT["project"]["dependencies"]]
-    bounds = [bound for bound in bounds if not bound.startswith("torch==")]
-    environment.pip(*bounds)
-    environment.pip("pytest", "pandas", "pyarrow", "hypothesis", "playwright", "xarray", "h5netcdf", "-e", str(ROOT))
+    kept = folder / "lowest.txt"  # or what tests need besides would bring newer ones
+    kept.write_text("\n".join(bounds))
+    tools = ["pytest", "pandas", "pyarrow", "hypothesis", "playwright", "xarray", "h5netcdf"]
+    environment.pip(*bounds, *tools, "-e", str(ROOT), constraints=kept)
     print(run([environment.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *LOWEST])[-300:])
 
 

@@ -130,7 +130,7 @@ CASES = {
     "bad packing": (["{run}", "--packing", "tight"], "joined"),
     "bad device": (["{run}", "--device", "cuda:7"], "torch cannot use it here"),
     "unknown option": (["{run}", "--qaunt", "rtn-w3-g16"], "--quant"),
-    "no model": ([], "model"),
+    "no model": ([], "Missing argument"),
     "unknown plane": (["{run}", "--plane", "banana"], "'--plane': 'banana' is not one of 'checkpoints', 'random'"),
     "pca of a lone model": (["{lone}", "--plane", "pca"], "--plane pca: lone has 0 other checkpoints before it"),
     "pca of the first steps": (["{run}@20", "--plane", "pca"], "run@step20 has 1 other checkpoints before it"),

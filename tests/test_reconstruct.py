@@ -64,7 +64,7 @@ class Outcome:
 
 
 def outcomes_on(beta: np.ndarray) -> list[Outcome]:
-    """Of 120 smooth surfaces and 60 rough ones, which take four times as long: of each kind as many as of its family."""
+    """Of 120 smooth surfaces and 60 rough ones, which take four times as long; of every kind equally many."""
     found = []
     for family, count in ((smooth, 120), (rough, 60)):
         for seed in range(count):

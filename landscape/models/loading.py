@@ -6,6 +6,7 @@ is an error, not a random initialization.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from landscape.errors import ModelError, OptionError
 from landscape.models.checkpoint import Checkpoint
 from landscape.models.claims import check_claims, check_size
 
+_OF_TRANSFORMERS_5 = "TokenizersBackend"
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken")
 
 
@@ -71,7 +73,7 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
     Raises:
         ModelError: there is none, or it cannot be read.
     """
-    from transformers import AutoTokenizer
+    import transformers
 
     # Without any of these, transformers makes an empty tokenizer of the model's type and says nothing.
     if not any(path for pattern in _VOCABULARIES for path in checkpoint.folder.glob(pattern)):
@@ -79,13 +81,24 @@ def load_tokenizer(checkpoint: Checkpoint, remote_code: bool = False) -> Any:
     if (checkpoint.folder / "config.json").is_file():  # which transformers reads, too
         check_claims(checkpoint)
     try:
-        return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
+        if _is_of_transformers_5(checkpoint) and not hasattr(transformers, _OF_TRANSFORMERS_5):
+            return transformers.PreTrainedTokenizerFast.from_pretrained(checkpoint.folder)
+        return transformers.AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=remote_code)
     except BaseException as error:  # a panic of the library, which is in Rust, is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise ModelError(
             f"model {checkpoint}: its tokenizer cannot be loaded ({first_line(error)}); name one with --tokenizer"
         ) from error
+
+
+def _is_of_transformers_5(checkpoint: Checkpoint) -> bool:
+    """Whether it was saved under the name that every tokenizer has there, which transformers 4 does not know."""
+    path = checkpoint.folder / "tokenizer_config.json"
+    if not path.is_file():
+        return False
+    said = json.loads(path.read_text(encoding="utf-8"))
+    return isinstance(said, dict) and said.get("tokenizer_class") == _OF_TRANSFORMERS_5
 
 
 def vocabulary_size(model: nn.Module) -> int:
