@@ -90,7 +90,7 @@ def content(path: Path) -> dict[str, np.ndarray]:
     return {name: value for name, value in found.items() if name not in ("@environment", "@seal")}
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [3])  # which divides neither grids nor windows
 @pytest.mark.parametrize("name", SLICES)
 def test_a_slice_is_the_same_to_the_bit(made, size: int, name: str):
     one, many = (content(made(slices, n) / f"{name}.h5") for n in (1, size))
@@ -99,7 +99,7 @@ def test_a_slice_is_the_same_to_the_bit(made, size: int, name: str):
         np.testing.assert_array_equal(value, many[key], err_msg=key)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [3])
 def test_losses_by_window_are_the_same_to_the_bit(made, size: int):
     one, many = ({p.name: json.loads(p.read_text()) for p in made(losses, n).glob("*.json")} for n in (1, size))
     assert len(one) == 2 and list(one) == list(many)

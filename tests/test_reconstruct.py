@@ -64,9 +64,9 @@ class Outcome:
 
 
 def outcomes_on(beta: np.ndarray) -> list[Outcome]:
-    """Of 120 smooth surfaces and 60 rough ones, which take four times as long; of every kind equally many."""
+    """Of 120 smooth surfaces and 48 rough ones, which take four times as long; of every kind equally many."""
     found = []
-    for family, count in ((smooth, 120), (rough, 60)):
+    for family, count in ((smooth, 120), (rough, 48)):
         for seed in range(count):
             truth = family(seed)
             result, asked = ask(truth, beta, seed=seed)

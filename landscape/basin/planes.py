@@ -25,7 +25,6 @@ from landscape.weights import Weights, random_direction
 PREVIOUS = "Θ_{K−1}"
 _RISE = 0.1  # nats, by which the loss is to rise up to the edge along a direction that is sharp, as its curvature says
 
-
 Interval = tuple[float, float]
 
 
