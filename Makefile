@@ -32,6 +32,8 @@ positional := MODEL FILE RECIPE CHANGES NPROC RUN SIZE TABLES RESULTS $(if $(fil
 
 # One more than there are cores, as tests wait for processes and browsers.
 WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
+# They begin hundreds of processes: one thread each, and what one compiles is there for the next.
+processes = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 options = $(foreach name,$(filter-out $(positional),$($@_takes)),$(if $($(name)),--$(shell echo $(name) | tr A-Z_ a-z-) '$($(name))')) $(ARGS)
 
@@ -101,7 +103,7 @@ verify: $(INSTALLED) ## does a stored result tell the truth? some of its numbers
 
 test: .venv/peers ## run the tests, a file at a time on every core; TIER=unit (or integration, oracle), COVERAGE=1, ARGS='tests/test_gptq.py -n 0'
 	$(if $(filter-out unit integration oracle,$(TIER)),$(error TIER=$(TIER): expected unit, integration or oracle))
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
+	@$(processes) $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER)) $(if $(COVERAGE),--cov=landscape --cov-report=term:skip-covered) $(ARGS)
 
 # what oracle tests and benchmarks compare with: nothing that these want besides is installed, torch least of all
 .venv/peers: benchmarks/peers.txt $(INSTALLED)
