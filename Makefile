@@ -1,6 +1,7 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-.PHONY: help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs examples package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
+targets := help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs examples package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
+.PHONY: $(targets)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -46,12 +47,17 @@ ifneq ($(shell echo '$(NPROC)' | grep -vE '^([1-9][0-9]*)?$$'),)
 $(error NPROC=$(NPROC): expected a number of processes)
 endif
 
+unknown := $(filter-out $(targets) .venv/%,$(MAKECMDGOALS))
+ifneq ($(unknown),)
+$(error make $(unknown): no such target; make alone prints the menu)
+endif
+
 # A misspelt name would be ignored otherwise, and the default drawn in its place.
 given := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 taken := $(foreach goal,$(MAKECMDGOALS),$($(goal)_takes)) ARGS PYTHON
 unknown := $(filter-out $(taken),$(given))
 ifneq ($(unknown),)
-$(error make $(or $(MAKECMDGOALS),help) takes no $(unknown); it takes $(taken))
+$(error make $(or $(MAKECMDGOALS),help) takes no $(unknown); it takes $(strip $(taken)))
 endif
 
 help: ## this menu

@@ -31,6 +31,12 @@ def test_a_name_that_the_target_does_not_take_is_an_error(words: tuple[str, ...]
     assert "takes no" in made.stderr
 
 
+@pytest.mark.parametrize("words", [("slcies",), ("slcies", "MODEL=x")])
+def test_a_misspelt_target_is_an_error(words: tuple[str, ...]):
+    made = make(*words)
+    assert made.returncode == 2 and "make slcies: no such target" in made.stderr
+
+
 def explanation(command: str) -> str:
     """What `landscape COMMAND --help` says, on wide lines."""
     return subprocess.run(

@@ -62,6 +62,8 @@ class Ranks:
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all ranks, which are of one shape and type, in their order, in one message."""
+        if self.size == 1:
+            return [tensor]
         found = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(found, tensor)
         return found

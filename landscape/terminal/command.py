@@ -21,7 +21,7 @@ from landscape.machine import interrupts
 
 Printer = Callable[[Any, list[str], float], None]  # a console, what to note, seconds that it took
 _RANK, _SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun says
-_SAID = 3.0  # seconds: what is wrong, the first rank says as a rule, and torchrun then ends the others
+_PATIENCE = 3.0  # seconds: what is wrong, the first rank says as a rule, and torchrun then ends the others
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -113,7 +113,7 @@ def run() -> None:
         sys.exit(app(standalone_mode=False) or 0)
     except LandscapeError as error:
         if _RANK:
-            time.sleep(_SAID)
+            time.sleep(_PATIENCE)
         sys.exit(_fail(str(error)))
     except KeyboardInterrupt:
         if not _RANK:
@@ -122,7 +122,16 @@ def run() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # a usage error of typer's, whichever click it carries
             raise
-        sys.exit(_fail(error.format_message().replace("Value error, ", "")))  # a choice's, left over by typer
+        sys.exit(_fail(_said(error)))
+
+
+def _said(error: Any) -> str:
+    """What typer says of a wrong option; of a number that is none it says it without the value."""
+    found = getattr(error.__cause__, "errors", list)()  # pydantic's, from typer 0.29
+    for kind, expected in (("int_", "a whole number"), ("float_", "a number")):
+        if found and found[0]["type"].startswith(kind):
+            return f"{error.param.opts[0]} {found[0]['input']}: expected {expected}"
+    return error.format_message().replace("Value error, ", "")  # a choice's, left over by typer
 
 
 def _fail(message: str) -> int:
