@@ -17,6 +17,7 @@ from landscape.errors import ModelError, OptionError, TextError
 from landscape.machine import heap
 from landscape.machine.memory import available
 from landscape.machine.ranks import Ranks
+from landscape.machine.words import byte_size
 from landscape.models.checkpoint import Checkpoint
 from landscape.models.mapped import load_mapped, masters, stored_parameters
 from landscape.models.references import predecessors, resolve
@@ -218,7 +219,7 @@ def check_room(checkpoint: Checkpoint, copies: int, device: str) -> None:
 
 def _room(copies: int, needed: float, free: float) -> str:
     said = "Θ takes" if copies == 1 else f"{copies} copies of Θ take"
-    return f"{said} {needed / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
+    return f"{said} {byte_size(needed)}, and {byte_size(free)} are free"
 
 
 def earlier(config: SliceConfig, checkpoint: Checkpoint) -> Iterator[Checkpoint | None]:

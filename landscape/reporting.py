@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from typing import Protocol
 
@@ -40,5 +41,10 @@ class Silent:
 
 def versions() -> dict[str, str]:
     """The packages that a number may depend on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     packages = ("landscape", "torch", "transformers", "numpy", "h5py")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

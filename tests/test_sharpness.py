@@ -65,12 +65,13 @@ def options(**changes: object) -> dict[str, object]:
     }
 
 
-def dense_hessian(folder: Path) -> np.ndarray:
-    """∂²L/∂Θ² over all but the embeddings in float64, a row at a time, by nothing of the engine's."""
+@pytest.fixture(scope="module")
+def dense_hessian(truncated: Path) -> np.ndarray:
+    """∂²L/∂Θ² over all but the embeddings in float64, by nothing of the engine's; one row at a time is fastest."""
     given = options()
-    reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(folder))), 32)
+    reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(truncated))), 32)
     windows = reader.take_tokens(256)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(truncated, dtype=torch.float64, attn_implementation="eager").eval()
     chosen = {n: p for n, p in model.named_parameters() if "embed" not in n and "lm_head" not in n}
     (batch,) = batches(windows, len(windows))
     total, count = TokenCrossEntropy(model, [batch])(dict(model.named_parameters()), batch)
@@ -83,8 +84,8 @@ def dense_hessian(folder: Path) -> np.ndarray:
     return torch.stack(rows).numpy()
 
 
-def test_agrees_with_the_dense_hessian_of_a_truncated_copy(truncated: Path, tmp_path: Path):
-    exact = dense_hessian(truncated)
+def test_agrees_with_the_dense_hessian_of_a_truncated_copy(truncated: Path, dense_hessian: np.ndarray, tmp_path: Path):
+    exact = dense_hessian
     values = np.linalg.eigvalsh((exact + exact.T) / 2)
     result = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **options(layers=True)))
     found = result.stored
@@ -187,11 +188,11 @@ def test_the_top_by_way_of_bfloat16(truncated: Path, tmp_path: Path, monkeypatch
         assert measure_sharpness(config).stored.sections["eigenvalues/top"]["precision"] == precision
 
 
-def test_vectors_are_kept_and_are_the_next_start(truncated: Path, tmp_path: Path):
+def test_vectors_are_kept_and_are_the_next_start(truncated: Path, dense_hessian: np.ndarray, tmp_path: Path):
     given = options(top=2, bottom=1, density_steps=0, max_probes=10, vectors=True)
     first = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path / "first.h5", **given))
     assert [path.name for path in first.vectors] == ["first.top.safetensors", "first.bottom.safetensors"]
-    exact = torch.from_numpy(dense_hessian(truncated))
+    exact = torch.from_numpy(dense_hessian)
     parameters = [name for name, _ in AutoModelForCausalLM.from_pretrained(truncated).named_parameters()]
     for path, which in zip(first.vectors, ("top", "bottom"), strict=True):
         tensors = load_file(path)

@@ -119,7 +119,7 @@ def test_results_of_arithmetic_stay_in_scratch_space(tmp_path: Path):
 
 
 def test_scratch_space_that_is_not_there(tmp_path: Path):
-    with pytest.raises(StoreError, match=r"cannot be written .* 0\.0 GB of scratch space"):
+    with pytest.raises(StoreError, match=r"cannot be written .* 12 B of scratch space"):
         Scratch(tmp_path / "none").new(3)
     done = in_little_memory(
         f"""

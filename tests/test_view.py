@@ -204,7 +204,7 @@ MISTAKES = {
     "no page": (["{made}/one/plain.h5", "--out", "x.pdf"], "--out x.pdf: expected a page, NAME.html"),
     "an index of another": (["{made}", "--out", "{foreign}"], "index.html: not made by 'landscape view'"),
     "a page to serve": (["{made}/one/plain.h5", "--serve", "0", "--out", "x.html"], "served from a folder; expected"),
-    "no port": (["{made}", "--serve", "http"], "'--serve'"),
+    "no port": (["{made}", "--serve", "http"], "http"),
     "a port beyond": (["{made}", "--serve", "65536"], "--serve 65536: expected a port from 0 to 65535"),
     "unknown option": (["{made}", "--figure"], "--figures"),
 }

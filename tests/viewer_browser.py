@@ -19,6 +19,7 @@ FLAGS = [
     "--no-sandbox",
     "--use-angle=swiftshader",
     "--enable-unsafe-swiftshader",
+    "--disable-gpu-compositing",  # in software it only costs: a quarter of what a page takes
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -3,6 +3,5 @@
 from landscape.planning.ahead import look_ahead
 from landscape.planning.job import plan_job
 from landscape.planning.plan import Machine, Phase, Plan, plan, remedies
-from landscape.planning.words import duration, gigabytes
 
-__all__ = ["Machine", "Phase", "Plan", "duration", "gigabytes", "look_ahead", "plan", "plan_job", "remedies"]
+__all__ = ["Machine", "Phase", "Plan", "look_ahead", "plan", "plan_job", "remedies"]

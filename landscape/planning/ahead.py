@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from landscape.config import PlanConfig
 from landscape.errors import ModelError
+from landscape.machine.words import byte_size, duration
 from landscape.models.checkpoint import Checkpoint
 from landscape.models.mapped import stored_parameters
 from landscape.planning.dry import without_numbers
 from landscape.planning.job import plan_of
-from landscape.planning.words import duration, gigabytes
 from landscape.reporting import Reporter
 from landscape.tokens import Windows
 
@@ -34,17 +34,17 @@ def look_ahead(
     except ModelError as error:
         reporter.say(f"not planned: {error}")
         return
-    free = gigabytes(found.machine.memory)
+    free = byte_size(found.machine.memory)
     worst = max(found.phases, key=lambda phase: phase.bytes)
-    held = ", ".join(f"{name} {gigabytes(size)}" for name, size in worst.held.items())
+    held = ", ".join(f"{name} {byte_size(size)}" for name, size in worst.held.items())
     if not found.fits:
-        others = " or ".join(f"{words} ({gigabytes(size)})" for words, size in remedies)
+        others = " or ".join(f"{words} ({byte_size(size)})" for words, size in remedies)
         raise ModelError(
-            f"model {checkpoint}: {config.job} would take {gigabytes(worst.bytes)} ({worst.name}: {held}), and {free} "
+            f"model {checkpoint}: {config.job} would take {byte_size(worst.bytes)} ({worst.name}: {held}), and {free} "
             f"are free; use {others or 'a device with more memory: nothing else makes it fit'}"
         )
     seconds = float(f"{sum(map(found.seconds, found.phases)):.2g}")
-    reporter.say(f"planned: about {duration(seconds)}, at most {gigabytes(worst.bytes)} of {free} free")
+    reporter.say(f"planned: about {duration(seconds)}, at most {byte_size(worst.bytes)} of {free} free")
     reporter.stage(f"then held: {held}")
 
 

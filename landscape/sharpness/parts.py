@@ -14,6 +14,7 @@ from landscape.curvature.ledger import Ledger
 from landscape.losses import window_losses
 from landscape.machine.memory import available
 from landscape.machine.ranks import ALONE, Ranks
+from landscape.machine.words import byte_size
 from landscape.objective import TokenCrossEntropy
 from landscape.reporting import Reporter
 from landscape.sharded import ShardedCrossEntropy, ShardedHessian, ShardedProbes
@@ -47,7 +48,9 @@ def _tell(config: SharpnessConfig, operator: curvature.Hessian, reporter: Report
     graph, free = operator.graph_bytes(), available(operator.device)
     vectors = 4 * operator.n * min(config.max_products, 32)
     held = graph * (len(operator.objective.batches) if operator.keeps else 1)
-    reporter.stage(f"needs {_bytes(held)} for graphs and up to {_bytes(vectors)} for vectors, {_bytes(free)} free")
+    reporter.stage(
+        f"needs {byte_size(held)} for graphs and up to {byte_size(vectors)} for vectors, {byte_size(free)} free"
+    )
     if graph > free:
         reporter.note("the graph of one batch may not fit: --checkpointing, or a smaller --batch-size, takes less")
 
@@ -199,11 +202,3 @@ def direction(
             "quadratic": np.array([found.layers[name][1] for name in names]),
         },
     }
-
-
-def _bytes(n: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}"
-        n /= 1000
-    return f"{n:.1f} GB"

@@ -52,17 +52,22 @@ class Nodes:
 
     def grow(self, degrees: Degrees) -> None:
         """As many nodes as there are `degrees`, which must contain those asked for before."""
-        new = [pair for pair in degrees if pair not in set(self._degrees)]
+        had = set(self._degrees)
+        new = [pair for pair in degrees if pair not in had]
         undetermined = basis(self._places, new)
         if self._chosen:
             old = basis(self._places, self._degrees)
             undetermined = undetermined - old @ np.linalg.solve(old[self._chosen], undetermined[self._chosen])
-        for _ in new:
-            size = np.einsum("ij,ij->i", undetermined, undetermined)
+        size = np.einsum("ij,ij->i", undetermined, undetermined)
+        directions = np.empty((0, len(new)))
+        for _ in new:  # Gram-Schmidt on the rows that are chosen: of the others only the lengths are kept
             best = self._best(size)
             self._chosen.append(best)
-            direction = undetermined[best] / np.sqrt(size[best])
-            undetermined = undetermined - np.outer(undetermined @ direction, direction)
+            left = undetermined[best]
+            for _ in range(2):  # once leaves the directions as orthogonal as `left` is long
+                left = left - (directions @ left) @ directions
+            directions = np.vstack([directions, left / np.linalg.norm(left)])
+            size = size - (undetermined @ directions[-1]) ** 2
         self._degrees += new
 
     def _best(self, size: np.ndarray) -> int:
@@ -118,4 +123,5 @@ def _distance(places: np.ndarray, others: np.ndarray) -> np.ndarray:
     """From each of `places` to the nearest of `others`, both as angles; far where there are none."""
     if not len(others):
         return np.full(len(places), np.inf)
-    return np.asarray(np.sqrt(((places[:, None] - others[None]) ** 2).sum(-1).min(1)))
+    apart = np.subtract.outer(places[:, 0], others[:, 0]) ** 2 + np.subtract.outer(places[:, 1], others[:, 1]) ** 2
+    return np.asarray(np.sqrt(apart.min(1)))

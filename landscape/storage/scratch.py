@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from landscape.errors import StoreError
+from landscape.machine.words import byte_size
 from landscape.storage.files import disk_errors
 from landscape.weights import Weights
 
@@ -41,7 +42,7 @@ class Scratch:
                 os.posix_fallocate(file.fileno(), 0, size)  # a page that finds no place later ends the process
                 found = torch.from_file(f"/dev/fd/{file.fileno()}", shared=True, size=count, dtype=dtype)
         except StoreError as error:
-            raise StoreError(f"{error}; {size / 1e9:.1f} GB of scratch space were needed there at once") from error
+            raise StoreError(f"{error}; {byte_size(size)} of scratch space were needed there at once") from error
         return found.view(shape)
 
     def keep(self, tensor: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def run() -> None:
 
 def _said(error: Any) -> str:
     """What typer says of a wrong option; of a number that is none it says it without the value."""
-    found = getattr(error.__cause__, "errors", list)()  # pydantic's, from typer 0.29
+    found: list[Any] = getattr(error.__cause__, "errors", list)()  # pydantic's, from typer 0.29
     for kind, expected in (("int_", "a whole number"), ("float_", "a number")):
         if found and found[0]["type"].startswith(kind):
             return f"{error.param.opts[0]} {found[0]['input']}: expected {expected}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from landscape.evaluation import NONE, Evaluated
 from landscape.evaluation.frontier import Frontier
+from landscape.machine.words import byte_size
 from landscape.quantizing import Quantized
 from landscape.terminal.progress import shown
 
@@ -125,7 +126,7 @@ def print_quantized(console: Console, result: Quantized, notes: Sequence[str], s
     calibrated = f", calibrated on {report.calibration_tokens:,} tokens" if report.calibration_tokens else ""
     console.print(
         f"{report.quantized_parameters:,} of {report.total_parameters:,} parameters quantized to "
-        f"{report.bits_per_weight:.2f} bits, the model {_bytes(report.bits / 8)}{calibrated}; ‖δ‖ = "
+        f"{report.bits_per_weight:.2f} bits, the model {byte_size(report.bits / 8)}{calibrated}; ‖δ‖ = "
         f"{result.step_norm:.4g}, {seconds:.0f} s"
     )
     _print_end(console, notes, [("model", shown(result.folder))] if result.folder else [])
@@ -140,7 +141,7 @@ def print_frontier(console: Console, found: Frontier) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
         alone = row.quantizer == NONE
-        cells = (row.model, "16 bits" if alone else row.quantizer, _bytes(row.bits / 8), f"{row.loss:.4f}")
+        cells = (row.model, "16 bits" if alone else row.quantizer, byte_size(row.bits / 8), f"{row.loss:.4f}")
         table.add_row(*cells, "" if alone else _percent(row.relative), "●" if row.best else "")
     console.print(table)
     console.print(f"losses in {found.unit} on {found.text}; ● nothing of this size or smaller is better")
@@ -179,11 +180,3 @@ def _error(standard_error: float, form: str) -> str:
 
 def _short(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.2e}"
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"

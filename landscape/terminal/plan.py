@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from landscape.planning import Plan, duration, gigabytes
+from landscape.machine.words import byte_size, duration
+from landscape.planning import Plan
 
 
 def print_plan(console: Console, found: Plan, remedies: Sequence[tuple[str, float]]) -> None:
@@ -21,18 +22,18 @@ def print_plan(console: Console, found: Plan, remedies: Sequence[tuple[str, floa
     for heading in ("bytes", "operations", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for phase in found.phases:
-        held = ", ".join(f"{name} {gigabytes(size)}" for name, size in phase.held.items())
-        table.add_row(phase.name, held, gigabytes(phase.bytes), f"{phase.flops:.1e}", duration(found.seconds(phase)))
+        held = ", ".join(f"{name} {byte_size(size)}" for name, size in phase.held.items())
+        table.add_row(phase.name, held, byte_size(phase.bytes), f"{phase.flops:.1e}", duration(found.seconds(phase)))
     console.print(table)
     total = duration(sum(map(found.seconds, found.phases)))
-    memory = gigabytes(found.machine.memory)
+    memory = byte_size(found.machine.memory)
     where = f"{ranks} ranks of {memory}" if ranks > 1 else f"a device of {memory}"
     console.print(f"{total} in all, at {found.machine.speed / 1e12:.3g}·10¹² operations a second in large products")
     if found.fits:
-        console.print(f"fits: {gigabytes(found.peak)} on {where}")
+        console.print(f"fits: {byte_size(found.peak)} on {where}")
         return
-    console.print(f"does not fit: {gigabytes(found.peak)} on {where}")
+    console.print(f"does not fit: {byte_size(found.peak)} on {where}")
     for words, size in remedies:
-        console.print(f"  with {words}: {gigabytes(size)}")
+        console.print(f"  with {words}: {byte_size(size)}")
     if not remedies:
         console.print("  nothing here makes it fit: give devices with more memory, or a smaller model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def gigabytes(size: float) -> str:
+def byte_size(size: float) -> str:
     """Three digits of a number of bytes."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 999.5:
