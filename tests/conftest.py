@@ -166,7 +166,8 @@ INTEGRATION = [
 # files that take half a minute or more, the longest first: begun last, they would leave a core idle
 LONGEST = [
     "ranks", "viewer_explore", "reconstruct", "viewer_page", "lab", "study_ray", "sharpness", "basin",
-    "slice_reading", "study", "training", "documents",
+    "slice_reading", "study", "training", "documents", "study_hub", "soak", "hub_job", "curvature_limits",
+    "streamed_curvature", "view_serve",
 ]
 # fmt: on
 
