@@ -22,9 +22,13 @@ import pytest
 from viewer_browser import launched
 from viewer_slices import ATTRIBUTES, Recipe
 
-GROWS = (  # a writer in a process of its own, which takes its time for a cell
+GROWS = (  # a writer in a process of its own, slow, that waits half-way to be told to go on
     "import sys, time; sys.path.insert(0, {tests!r}); from pathlib import Path; from viewer_slices import *\n"
-    "def slow(a, b): time.sleep(0.03); return bowl(a, b)\n"
+    "told, done = Path({told!r}), []\n"
+    "def slow(a, b):\n"
+    "    done.append(time.sleep(0.01))\n"
+    "    while len(done) > 90 and not told.exists(): time.sleep(0.05)\n"
+    "    return bowl(a, b)\n"
     "Recipe(loss=slow, grid=(12, 16), attributes=ATTRIBUTES | {{'title': 'grows'}}).make(Path({path!r}))"
 )
 
@@ -174,8 +178,9 @@ def test_a_port_in_use_is_one_line(served: Served, landscape):
 
 
 @pytest.mark.browser
-def test_a_slice_grows_under_the_readers_eyes(served: Served):
-    writer = GROWS.format(tests=str(Path(__file__).parent), path=str(served.results / "grows.h5"))
+def test_a_slice_grows_under_the_readers_eyes(served: Served, tmp_path: Path):
+    told = tmp_path / "told"
+    writer = GROWS.format(tests=str(Path(__file__).parent), path=str(served.results / "grows.h5"), told=str(told))
     process = subprocess.Popen([sys.executable, "-c", writer], stderr=subprocess.PIPE, text=True)
     try:
         assert comes(lambda: b'href="grows-' in served.ask("/")[2], 60), process.poll()
@@ -188,10 +193,10 @@ def test_a_slice_grows_under_the_readers_eyes(served: Served):
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.goto(f"http://127.0.0.1:{served.port}/{name[1].decode()}")
             assert ended(page, "document.documentElement.dataset.drawn === 'all'")
-            first = page.locator(".trust b").inner_text()
+            assert page.locator(".trust b").inner_text() == "Unfinished"
             assert ended(page, "landscape.choose({theme: 'dark'}), scrollTo(0, 300), location.hash === '#theme=dark'")
+            told.touch()
             assert ended(page, "!document.querySelector('.trust').textContent.includes('Unfinished')")
-            assert first == "Unfinished"
             assert page.locator(".trust b").inner_text() == "Evaluated"
             assert ended(page, "document.documentElement.dataset.drawn === 'all' && scrollY === 300")
             assert page.evaluate("document.documentElement.dataset.theme") == "dark"
