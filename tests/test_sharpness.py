@@ -70,7 +70,7 @@ def dense_hessian(truncated: Path) -> np.ndarray:
     """∂²L/∂Θ² over all but the embeddings in float64, by nothing of the engine's; one row at a time is fastest."""
     given = options()
     reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(truncated))), 32)
-    windows = reader.take_tokens(128)
+    windows = reader.take_tokens(given["tokens"])
     model = AutoModelForCausalLM.from_pretrained(truncated, dtype=torch.float64, attn_implementation="eager").eval()
     chosen = {n: p for n, p in model.named_parameters() if "embed" not in n and "lm_head" not in n}
     (batch,) = batches(windows, len(windows))
@@ -117,7 +117,7 @@ def test_errors_by_the_choice_of_windows_are_those_of_double_precision(truncated
     result = measure_sharpness(SharpnessConfig(str(truncated), out=tmp_path, **given))
     given = options()
     reader = WindowReader(documents(str(given["text"])), load_tokenizer(resolve(str(truncated))), 32)
-    windows = reader.take_tokens(128)
+    windows = reader.take_tokens(given["tokens"])
     model = AutoModelForCausalLM.from_pretrained(truncated, dtype=torch.float64, attn_implementation="eager").eval()
     chosen = {n: p for n, p in model.named_parameters() if "embed" not in n and "lm_head" not in n}
     parameters, tokens = list(chosen.values()), 31 * len(windows)
