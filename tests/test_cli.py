@@ -252,14 +252,14 @@ def test_interrupting_says_how_to_go_on(things: dict[str, str], tmp_path: Path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (tmp_path / "s.h5").exists():
+    while time.monotonic() < deadline and process.poll() is None and not (tmp_path / "s.h5").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     try:
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "interrupted; the same command goes on where it stopped" in err
     assert "Traceback" not in err
     assert not slices.read(tmp_path / "s.h5").complete

@@ -63,7 +63,12 @@ def attributes(item: Any) -> dict[str, Any]:
     Raises:
         ValueError: one that is neither, or no UTF-8.
     """
-    return {name: _plain(name, item.attrs) for name in item.attrs}
+    return {name: _plain(name, item.attrs) for name in _names(item)}
+
+
+def _names(item: Any) -> list[str]:
+    """Of the attributes. h5py's own loop asks by a callback, and of Ctrl-C within that it makes a `SystemError`."""
+    return [h5py.h5a.open(item.id, index=place).name.decode() for place in range(len(item.attrs))]
 
 
 def array(dataset: Any) -> np.ndarray:
@@ -186,7 +191,7 @@ def digest(file: h5py.File, leave_out: re.Pattern[str] | None = None) -> str:
         found.update(f"{name} {values.dtype} {values.shape} {len(content)} ".encode() + content)
 
     def visit(name: str, item: Any) -> None:
-        for key in sorted(set(item.attrs) - _APART):
+        for key in sorted(set(_names(item)) - _APART):
             add(f"{name}@{key}", item.attrs[key])
         if isinstance(item, h5py.Dataset) and not (leave_out and leave_out.fullmatch(name)):
             add(name, array(item))
