@@ -124,12 +124,14 @@ function sheet(picture, unit, scale) {
     const loss = picture.loss(i, j);
     return Number.isFinite(loss) ? Math.min(scale.shown(picture, loss), scale.top) : NaN;
   };
-  const lines = {show: true, start: scale.lines[0], end: scale.lines[scale.lines.length - 1], size: scale.step};
+  const z = up.map((j) => along.map((i) => height(i, j)));
+  const first = scale.lines[0], last = Math.min(scale.lines[scale.lines.length - 1], besideGaps(z));
+  const lines = {show: first <= last, start: first, end: last, size: scale.step};
   return {
     type: "surface",
     x: along.map((i) => picture.alpha[i] / unit.length),
     y: up.map((j) => picture.beta[j] / unit.length),
-    z: up.map((j) => along.map((i) => height(i, j))),
+    z,
     text: along.map((i) => up.map((j) => cellWords(picture, unit, i, j))), // looked up by (x, y), unlike z
     hoverinfo: "text",
     cmin: scale.bottom,
@@ -143,6 +145,18 @@ function sheet(picture, unit, scale) {
     },
     lighting: {ambient: 0.85, diffuse: 0.35, specular: 0.04, roughness: 0.9},
   };
+}
+
+// The lowest height near a cell that has none: plotly refines the sheet, and of a line that meets a gap it makes one with
+// ends nowhere, which takes seconds to draw where no graphics card does it.
+function besideGaps(z) {
+  let lowest = Infinity;
+  z.forEach((row, j) => row.forEach((value, i) => {
+    if (!(value < lowest)) return;
+    const near = z.slice(Math.max(0, j - 2), j + 3).flatMap((line) => line.slice(Math.max(0, i - 2), i + 3));
+    if (near.some(Number.isNaN)) lowest = value;
+  }));
+  return lowest;
 }
 
 function pathPlaces({path}) {
