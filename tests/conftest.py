@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import shutil
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+gc.disable()  # until all modules are there, of which nothing is garbage
+atexit.register(gc.freeze)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
@@ -170,6 +174,11 @@ LONGEST = [
     "streamed_curvature", "view_serve",
 ]
 # fmt: on
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

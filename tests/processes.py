@@ -15,7 +15,8 @@ PRELOADED = (
     "landscape.basin.job",
     "landscape.sharpness.job",
     "landscape.evaluation.job",
-    "transformers.models.gpt_neox",
+    "landscape.viewer",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
 )
 
 
