@@ -30,7 +30,7 @@ from landscape.storage.files import disk_errors, write_whole
 
 FACTS, IDS = "facts.json", "ids.bin"
 END = "<|endoftext|>"
-_DOCUMENTS = 256  # tokenized at a time
+_DOCUMENTS = 32  # tokenized at a time
 _CHARACTERS = 100_000_000
 
 
