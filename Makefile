@@ -1,6 +1,6 @@
 # The menu is `make help`. Everything installs itself into .venv on first use; nothing else is touched.
 .DEFAULT_GOAL := help
-targets := help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs examples package format reference bench-slices bench-curvature bench-quantize bench-training bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
+targets := help slices sharpness quantize evaluate train average lab figures study correlate view verify test check docs examples package format reference bench-slices bench-curvature bench-quantize bench-training bench-begin bench-explorer bench-plans bench-ranks bench-beyond soak fuzz clean
 .PHONY: $(targets)
 
 PYTHON ?= python3
@@ -151,6 +151,9 @@ bench-training: $(INSTALLED) ## tokens per second beside a plain loop; ARGS='--r
 
 bench-explorer: $(INSTALLED) ## sizes of pages, and how soon headless Chromium shows them; ARGS='--cells 201'
 	@$(BIN)/python benchmarks/explorer.py $(ARGS)
+
+bench-begin: $(INSTALLED) ## processor time of whole small commands: how they begin and end; ARGS='--repeats 9'
+	@$(BIN)/python benchmarks/begin.py $(ARGS)
 
 bench-ranks: $(INSTALLED) ## two ranks on two cores beside two threads; ARGS='--only slice --repeats 5'
 	@$(BIN)/python -W ignore benchmarks/ranks.py $(ARGS)

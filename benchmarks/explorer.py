@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +116,14 @@ def main() -> None:
         (place / SCRIPT).write_bytes(script())
         (place / "bare.html").write_text(f"<script>{get_plotlyjs()}</script><script>ran = performance.now()</script>")
         (place / "alone.html").write_text(slice_page(stored))
+        corner = np.add.outer(stored.alpha, stored.beta) > 12
+        (place / "torn.html").write_text(slice_page(replace(stored, loss=np.where(corner, np.nan, stored.loss))))
         (place / "beside.html").write_text(slice_page(stored, beside=True))
         (place / "four.html").write_text(
             compare_page("four", [(f"slice {k}", stored, "") for k in range(4)], beside=True)
         )
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        names = ("bare", "alone", "beside", "four")
+        names = ("bare", "alone", "torn", "beside", "four")
         times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for _ in range(args.repeats):
             for name in names:
