@@ -19,7 +19,7 @@ def heard() -> Iterator[None]:
     One that is raised while a weak reference's callback or a `__del__` runs is printed as ignored and forgotten
     (docs.python.org, `sys.unraisablehook`); torch runs many of these, so that now and then a job would go on as if
     nobody had asked it to stop: it is repeated. One that is raised within a callback of HDF5's comes back as
-    "operation not defined for data type", which looks like a damaged file: after Ctrl-C, no error is more than that.
+    "operation not defined for data type", which looks like a damaged file: any error after Ctrl-C is taken for it.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, and whatever came of it.

@@ -44,7 +44,7 @@ def job(
             if _SIZE > 1 and not ranks:
                 raise OptionError(f"torchrun: landscape {name} is a job for one process; leave torchrun out")
             if models:
-                _quiet_libraries()
+                _load_libraries()
             from rich.console import Console
 
             from landscape.terminal.progress import TerminalReporter
@@ -98,22 +98,23 @@ def _parameters(config: type) -> list[inspect.Parameter]:
     return parameters
 
 
-def _quiet_libraries() -> None:
-    """Leave the terminal to our own progress: the libraries' bars and advice stay away, their errors do not."""
+def _load_libraries() -> None:
+    """Load torch and transformers, and leave the terminal to our own progress: their errors show, their bars do not.
+
+    Of what they make while they load nothing is garbage, and Python would spend a seventh of the time looking for it.
+    """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     for name in ("torchao", "torch.utils._pytree"):  # transformers imports torchao where it is, for all models
         logging.getLogger(name).setLevel(logging.ERROR)
     if "transformers" not in sys.modules:
-        gc.disable()  # nothing that these make is garbage, and looking for it takes a seventh of the time
+        gc.disable()
         for name in ("torch", "transformers"):
             import_module(name)
         gc.freeze()
         gc.enable()
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
+    import_module("transformers").utils.logging.disable_progress_bar()
 
 
 def run() -> None:
